@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sgd.c - the update rule, and how a whole is shared out. */
+#include "sgd.h"
+
+struct range range_of(size_t whole, size_t part, size_t parts)
+{
+    size_t each = whole / parts, more = whole % parts; /* the first `more` parts have one more */
+    size_t first = part * each + (part < more ? part : more);
+
+    return (struct range){first, each + (part < more)};
+}
+
+void sgd_step(const struct sgd *sgd, uint64_t step, const float *const *gradients, size_t ranks,
+              struct range range, float *velocity, float *weights)
+{
+    float rate = sgd->rate * (1.0f - (float)step / (float)sgd->steps);
+    float share = 1.0f / (float)sgd->batch;
+
+    for (size_t i = range.first; i < range.first + range.count; i++) {
+        float sum = gradients[0][i];
+
+        for (size_t r = 1; r < ranks; r++)
+            sum += gradients[r][i];
+        velocity[i] = sgd->momentum * velocity[i] + share * sum;
+        weights[i] -= rate * velocity[i];
+    }
+}

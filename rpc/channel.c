@@ -1,0 +1,783 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* channel.c - the client's end: one lane at a time to one server, made when the first call needs it, and the calls on it. */
+#include "rpc/call.h"
+
+#include "transport/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HOLD_BACK_NS = 100000000 /* after an attempt that failed the next one waits this long */
+};
+
+enum channel_state {
+    CHANNEL_IDLE,
+    CHANNEL_HOLDING,
+    CHANNEL_CONNECTING,
+    CHANNEL_READY
+};
+
+/* A thread in sealane_channel_connect; on its stack. */
+struct connecting {
+    struct connecting *next;
+    struct sl_timer timer;
+    struct sl_wait wait;
+    struct sealane_channel *channel;
+    uint32_t timeout_ms;
+    enum sealane_status status;
+    char text[SL_STATUS_TEXT_MAX + 1];
+    struct sl_post post;
+};
+
+struct sealane_channel {
+    struct sl_child child;
+    struct sl_gate *gate;
+    struct sealane_node *node;
+    struct sl_lane_options lane_options;
+    char *target, *server_name;
+    enum channel_state state;
+    struct sl_lane *lane;
+    struct sl_timer hold;         /* CHANNEL_HOLDING */
+    struct sealane_error refused; /* why a lane could not even start; status OK: it could */
+    struct sl_call_table calls;
+    uint64_t last_id;
+    uint32_t launched; /* calls in the line and on the lane */
+    struct sealane_call *line_first, *line_last;
+    struct connecting *connecting;
+    bool ended;
+    struct sl_wait *released; /* told when the channel is gone */
+};
+
+static enum sealane_status channel_event(void *owner, struct sl_lane *lane,
+                                         struct sl_lane_event *event);
+static void channel_go(struct sealane_channel *channel);
+
+/* ---- the line of calls that wait for a lane ---- */
+
+static void line_push(struct sealane_channel *channel, struct sealane_call *call)
+{
+    call->in_line = true;
+    call->wait_next = NULL;
+    call->wait_prev = channel->line_last;
+    if (channel->line_last)
+        channel->line_last->wait_next = call;
+    else
+        channel->line_first = call;
+    channel->line_last = call;
+}
+
+static void line_remove(struct sealane_channel *channel, struct sealane_call *call)
+{
+    call->in_line = false;
+    if (call->wait_prev)
+        call->wait_prev->wait_next = call->wait_next;
+    else
+        channel->line_first = call->wait_next;
+    if (call->wait_next)
+        call->wait_next->wait_prev = call->wait_prev;
+    else
+        channel->line_last = call->wait_prev;
+}
+
+/* ---- a call's end ---- */
+
+static void deliver(struct sealane_call *call)
+{
+    const ProtobufCMessage *reply = call->status == SEALANE_OK ? call->intake.message : NULL;
+
+    if (call->wait)
+        sl_wait_finish(call->wait);
+    else
+        call->completion.deliver(call, call->status, reply, call->completion.done,
+                                 call->completion.user);
+    sl_call_leave(call);
+}
+
+/* Delivers once the call has ended and nothing of it is borrowed. */
+static void settle(struct sealane_call *call)
+{
+    struct sealane_channel *channel = call->channel;
+
+    if (!call->decided || !sl_call_is_free(call))
+        return;
+    if (call->lane)
+        sl_table_remove(&channel->calls, call);
+    if (call->launched)
+        channel->launched--;
+    call->lane = NULL;
+    call->channel = NULL;
+    deliver(call);
+}
+
+/* Ends a call from this side. The peer hears of it when it knows the call. */
+void sl_client_fail(struct sealane_call *call, enum sealane_status status, const char *text)
+{
+    bool given_up = status == SEALANE_CANCELLED || status == SEALANE_DEADLINE_EXCEEDED;
+
+    if (!sl_call_decide(call, status, text))
+        return;
+    if (call->in_line)
+        line_remove(call->channel, call);
+    sl_call_stop(call);
+    if (call->lane && call->channel->state == CHANNEL_READY &&
+        sl_lane_cancel(call->lane, call->id, given_up ? status : SEALANE_CANCELLED) != SEALANE_OK)
+        SL_LOG(SL_LOG_DEBUG, "call %llu ended on a lane that ends too",
+               (unsigned long long)call->id);
+    settle(call);
+}
+
+static void fail_with_last_error(struct sealane_call *call)
+{
+    sl_client_fail(call, sealane_last_error()->status, sealane_last_error()->message);
+}
+
+static void call_late(struct sl_timer *timer)
+{
+    sl_client_fail(sl_call_of_timer(timer), SEALANE_DEADLINE_EXCEEDED,
+                   "the deadline passed before the reply came");
+}
+
+/* ---- a call's way out ---- */
+
+static SEALANE_RESULT put_on_lane(struct sealane_channel *channel, struct sealane_call *call)
+{
+    uint32_t allowed = sl_lane_peer_max_calls(channel->lane);
+
+    if (channel->calls.count >= allowed)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
+                       "the lane has %u calls already, the server's max_calls",
+                       channel->calls.count);
+    call->lane = channel->lane;
+    call->id = ++channel->last_id;
+    sl_table_add(&channel->calls, call);
+    sl_lane_security(channel->lane, &call->security);
+    return sl_call_send(call, 0);
+}
+
+static SEALANE_RESULT launch(struct sealane_call *call)
+{
+    struct sealane_channel *channel = call->channel;
+
+    if (channel->ended)
+        return SL_FAIL(SEALANE_CANCELLED, "the channel ended");
+    if (channel->launched >= channel->gate->limits.max_calls)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
+                       "the channel has %u calls already, its max_calls", channel->launched);
+    SL_TRY(sl_call_watch(call, call_late));
+    channel->launched++;
+    call->launched = true;
+    if (channel->state == CHANNEL_READY)
+        return put_on_lane(channel, call);
+    line_push(channel, call);
+    channel_go(channel);
+    return SEALANE_OK;
+}
+
+static void launch_post(struct sl_post *post)
+{
+    struct sealane_call *call =
+        (struct sealane_call *)(void *)((char *)post - offsetof(struct sealane_call, post));
+
+    if (!call->gate->node) { /* the channel ended while the call was on its way */
+        (void)sl_call_decide(call, SEALANE_CANCELLED, "the channel ended");
+        call->channel = NULL;
+        deliver(call);
+        return;
+    }
+    if (launch(call) != SEALANE_OK)
+        fail_with_last_error(call);
+}
+
+/* Off the node's thread nothing can be refused at once: what goes wrong ends the call. */
+static SEALANE_RESULT launch_anywhere(struct sealane_call *call)
+{
+    if (!sl_node_is_here(call->channel->node)) {
+        call->post.run = launch_post;
+        if (!sl_gate_post(call->gate, &call->post))
+            return SL_FAIL(SEALANE_CANCELLED, "the channel ended");
+        return SEALANE_OK;
+    }
+    if (launch(call) == SEALANE_OK)
+        return SEALANE_OK;
+    if (call->in_line)
+        line_remove(call->channel, call);
+    if (call->lane)
+        sl_table_remove(&call->channel->calls, call);
+    if (call->launched)
+        call->channel->launched--;
+    sl_timer_stop(call->channel->node, &call->timer);
+    return sealane_last_error()->status;
+}
+
+/* ---- lane events ---- */
+
+/* A reply's bytes may come only for a call that this side made; for one that ended they are nobody's. */
+static SEALANE_RESULT call_of(struct sealane_channel *channel, uint64_t id,
+                              struct sealane_call **call_p)
+{
+    struct sealane_call *call = sl_table_find(&channel->calls, id);
+
+    if (!call && (id == 0 || id > channel->last_id))
+        return SL_FAIL(SEALANE_DATA_LOSS,
+                       "the server speaks of call %llu, the last one made was %llu",
+                       (unsigned long long)id, (unsigned long long)channel->last_id);
+    *call_p = call && !call->decided ? call : NULL;
+    return SEALANE_OK;
+}
+
+static void finish_if_whole(struct sealane_call *call)
+{
+    if (!call->end_seen || !sl_intake_is_whole(&call->intake) ||
+        !sl_call_decide(call, SEALANE_OK, ""))
+        return;
+    sl_call_stop(call);
+    settle(call);
+}
+
+static SEALANE_RESULT reply_open(struct sealane_call *call, const struct sl_message_bytes *whole)
+{
+    struct sl_head head;
+
+    SL_TRY(sl_head_parse(whole->at, whole->count, &head)); /* a lie: the lane's end */
+    if (sl_intake_open(call, &head, whole->at, call->method->reply) != SEALANE_OK)
+        fail_with_last_error(call);
+    else
+        finish_if_whole(call);
+    return SEALANE_OK;
+}
+
+static SEALANE_RESULT take_message(struct sealane_call *call, const struct sl_lane_event *event)
+{
+    struct sl_message_bytes whole;
+    enum sl_took took;
+
+    SL_TRY(sl_intake_take(call, event, &took, &whole));
+    if (event->flags & SL_MESSAGE_END)
+        call->end_seen = true;
+    if (took == SL_TOOK_TOO_MUCH)
+        fail_with_last_error(call);
+    return took == SL_TOOK_ALL ? reply_open(call, &whole) : SEALANE_OK;
+}
+
+static void take_status(struct sealane_call *call, const struct sl_lane_event *event)
+{
+    char text[SL_STATUS_TEXT_MAX + 1];
+
+    if (event->status == SEALANE_OK) {
+        call->end_seen = true;
+        finish_if_whole(call);
+        return;
+    }
+    memcpy(text, event->bytes, event->count);
+    text[event->count] = '\0';
+    if (sl_call_decide(call, event->status, text)) {
+        sl_call_stop(call);
+        settle(call);
+    }
+}
+
+static void take_filled(struct sealane_channel *channel, const struct sl_lane_event *event)
+{
+    struct sealane_call *call = sl_table_find(&channel->calls, event->call);
+
+    if (!call)
+        return;
+    sl_intake_filled(call, event);
+    if (call->decided)
+        settle(call); /* it ended while memory was being filled */
+    else
+        finish_if_whole(call);
+}
+
+static void take_sent(const struct sl_lane_event *event)
+{
+    struct sealane_call *call =
+        (struct sealane_call *)(void *)((char *)event->send - offsetof(struct sealane_call, send));
+
+    call->sending = false;
+    settle(call);
+}
+
+static void connecting_done(struct sealane_channel *channel, enum sealane_status status,
+                            const char *text)
+{
+    struct connecting *all = channel->connecting;
+
+    channel->connecting = NULL;
+    while (all) {
+        struct connecting *next = all->next;
+
+        sl_timer_stop(channel->node, &all->timer);
+        all->status = status;
+        (void)snprintf(all->text, sizeof(all->text), "%s", text);
+        sl_wait_finish(&all->wait);
+        all = next;
+    }
+}
+
+static void lane_ready(struct sealane_channel *channel)
+{
+    struct sealane_call *call;
+
+    channel->state = CHANNEL_READY;
+    connecting_done(channel, SEALANE_OK, "");
+    while ((call = channel->line_first) != NULL) {
+        line_remove(channel, call);
+        if (put_on_lane(channel, call) != SEALANE_OK)
+            fail_with_last_error(call);
+    }
+}
+
+/* Everything of the lane's is ours again; its calls end with its reason. */
+static void fail_calls(struct sealane_channel *channel, enum sealane_status status,
+                       const char *text)
+{
+    struct sealane_call *call,
+        *last = channel->line_last; /* callbacks may start new calls: those are not of this lane */
+
+    while ((call = sl_table_any(&channel->calls)) != NULL) {
+        call->sending = false;
+        call->intake.placing = 0;
+        (void)sl_call_decide(call, status, text);
+        sl_call_stop(call);
+        settle(call);
+    }
+    while (last && (call = channel->line_first) != NULL) {
+        bool done = call == last;
+
+        sl_client_fail(call, status, text);
+        if (done)
+            break;
+    }
+}
+
+static void release(struct sealane_channel *channel)
+{
+    struct sl_wait *released = channel->released;
+
+    sl_gate_leave(channel->gate);
+    free(channel->target);
+    free(channel->server_name);
+    free(channel);
+    if (released)
+        sl_wait_finish(released);
+}
+
+static void hold_over(struct sl_timer *timer)
+{
+    struct sealane_channel *channel =
+        (struct sealane_channel *)(void *)((char *)timer - offsetof(struct sealane_channel, hold));
+
+    struct sealane_error refused = channel->refused;
+
+    channel->state = CHANNEL_IDLE;
+    channel->refused.status = SEALANE_OK;
+    if (refused.status != SEALANE_OK) {
+        fail_calls(channel, refused.status, refused.message);
+        connecting_done(channel, refused.status, refused.message);
+    } else if (channel->line_first || channel->connecting) {
+        channel_go(channel);
+    }
+}
+
+static void hold_back(struct sealane_channel *channel)
+{
+    channel->hold.fire = hold_over;
+    channel->state = CHANNEL_HOLDING;
+    if (sl_timer_start(channel->node, &channel->hold, sl_node_now(channel->node) + HOLD_BACK_NS) !=
+        SEALANE_OK)
+        channel->state = CHANNEL_IDLE; /* without memory for a timer there is no pause */
+}
+
+static void lane_closed(struct sealane_channel *channel, const struct sl_lane_event *event)
+{
+    char text[SL_STATUS_TEXT_MAX + 1];
+    bool was_ready = channel->state == CHANNEL_READY;
+
+    (void)snprintf(text, sizeof(text), "%.*s", (int)event->count, (const char *)event->bytes);
+    channel->lane = NULL;
+    channel->state = CHANNEL_IDLE;
+    if (!channel->ended && !was_ready)
+        hold_back(channel);
+    fail_calls(channel, event->status, text);
+    connecting_done(channel, event->status, text);
+    if (channel->ended)
+        release(channel);
+}
+
+static SEALANE_RESULT call_event(struct sealane_channel *channel, struct sl_lane_event *event)
+{
+    struct sealane_call *call = NULL;
+
+    SL_TRY(call_of(channel, event->call, &call));
+    if (!call)
+        return SEALANE_OK;
+    switch (event->kind) {
+    case SL_LANE_MESSAGE:
+        return take_message(call, event);
+    case SL_LANE_PLACE:
+        return sl_intake_place(call, event);
+    case SL_LANE_STATUS:
+        take_status(call, event);
+        return SEALANE_OK;
+    default:
+        return SL_FAIL(SEALANE_DATA_LOSS,
+                       "the server cancelled call %llu, which only a client does",
+                       (unsigned long long)event->call);
+    }
+}
+
+static enum sealane_status channel_event(void *owner, struct sl_lane *lane,
+                                         struct sl_lane_event *event)
+{
+    struct sealane_channel *channel = owner;
+
+    (void)lane;
+    switch (event->kind) {
+    case SL_LANE_READY:
+        if (!channel->ended)
+            lane_ready(channel);
+        return SEALANE_OK;
+    case SL_LANE_FILLED:
+        take_filled(channel, event);
+        return SEALANE_OK;
+    case SL_LANE_SENT:
+        take_sent(event);
+        return SEALANE_OK;
+    case SL_LANE_CLOSED:
+        lane_closed(channel, event);
+        return SEALANE_OK;
+    default:
+        return call_event(channel, event);
+    }
+}
+
+/* ---- connecting ---- */
+
+static void channel_go(struct sealane_channel *channel)
+{
+    if (channel->state != CHANNEL_IDLE)
+        return;
+    channel->state = CHANNEL_CONNECTING;
+    if (sl_node_connect(channel->node, channel->target, &channel->lane_options, &channel->lane) ==
+        SEALANE_OK)
+        return;
+    /* Told when the pause is over, not inside the call that asked. */
+    channel->refused = *sealane_last_error();
+    SL_LOG(SL_LOG_WARN, "cannot start a lane to %s: %s", channel->target, channel->refused.message);
+    hold_back(channel);
+}
+
+static void connect_late(struct sl_timer *timer)
+{
+    struct connecting *late =
+        (struct connecting *)(void *)((char *)timer - offsetof(struct connecting, timer));
+    struct connecting **at = &late->channel->connecting;
+
+    while (*at != late)
+        at = &(*at)->next;
+    *at = late->next;
+    late->status = SEALANE_DEADLINE_EXCEEDED;
+    (void)snprintf(late->text, sizeof(late->text), "no lane to %.300s within %u ms",
+                   late->channel->target, late->timeout_ms);
+    sl_wait_finish(&late->wait);
+}
+
+static enum sealane_status connect_begin(void *argument)
+{
+    struct connecting *mine = argument;
+    struct sealane_channel *channel = mine->channel;
+
+    if (channel->state == CHANNEL_READY) {
+        sl_wait_finish(&mine->wait);
+        return SEALANE_OK;
+    }
+    mine->timer.fire = connect_late;
+    SL_TRY(sl_timer_start(channel->node, &mine->timer,
+                          sl_node_now(channel->node) + (uint64_t)mine->timeout_ms * 1000000));
+    mine->next = channel->connecting;
+    channel->connecting = mine;
+    channel_go(channel);
+    return SEALANE_OK;
+}
+
+static SEALANE_RESULT refuse_inside(struct sealane_node *node)
+{
+    if (sl_node_is_inside(node) || (sl_node_is_here(node) && !sl_node_is_polled(node)))
+        return SL_FAIL(
+            SEALANE_FAILED_PRECONDITION,
+            "a blocking call inside a handler or callback of the same node would wait for itself");
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sealane_channel_connect(struct sealane_channel *channel, uint32_t timeout_ms)
+{
+    struct connecting mine = {.channel = channel, .timeout_ms = timeout_ms};
+    struct sl_gate *gate = channel->gate;
+    enum sealane_status status;
+
+    SL_TRY(refuse_inside(channel->node));
+    sl_wait_init(&mine.wait);
+    sl_gate_hold(gate);
+    status = sl_run_there(gate, channel->node, connect_begin, &mine);
+    sl_gate_leave(gate);
+    if (status != SEALANE_OK)
+        return status;
+    sl_wait_for(channel->node, &mine.wait);
+    if (mine.status != SEALANE_OK)
+        return SL_FAIL(mine.status, "%s", mine.text);
+    return SEALANE_OK;
+}
+
+/* ---- making and ending ---- */
+
+static void channel_end(struct sl_child *child)
+{
+    struct sealane_channel *channel =
+        (struct sealane_channel *)(void *)((char *)child - offsetof(struct sealane_channel, child));
+
+    channel->ended = true;
+    fail_calls(channel, SEALANE_CANCELLED, "the channel ended");
+    connecting_done(channel, SEALANE_CANCELLED, "the channel ended");
+    sl_timer_stop(channel->node, &channel->hold);
+    sl_gate_close(channel->gate);
+    if (channel->lane)
+        sl_lane_close(channel->lane, SEALANE_CANCELLED,
+                      "the channel ended"); /* CLOSED releases the rest */
+    else
+        release(channel);
+}
+
+static enum sealane_status end_now(void *argument)
+{
+    struct sealane_channel *channel = argument;
+
+    sl_node_disown(channel->node, &channel->child);
+    channel_end(&channel->child);
+    return SEALANE_OK;
+}
+
+void sealane_channel_free(struct sealane_channel *channel)
+{
+    struct sl_wait released;
+    struct sealane_node *node;
+    struct sl_gate *gate;
+
+    if (!channel)
+        return;
+    node = channel->node;
+    gate = channel->gate;
+    if (refuse_inside(node) != SEALANE_OK) {
+        SL_LOG(SL_LOG_ERROR,
+               "sealane_channel_free inside a handler or callback of its node does nothing");
+        return;
+    }
+    sl_wait_init(&released);
+    channel->released = &released;
+    sl_gate_hold(gate);
+    if (sl_run_there(gate, node, end_now, channel) == SEALANE_OK)
+        sl_wait_for(node, &released);
+    sl_gate_leave(gate);
+}
+
+static enum sealane_status adopt(void *argument)
+{
+    struct sealane_channel *channel = argument;
+
+    sl_node_adopt(channel->node, &channel->child);
+    return SEALANE_OK;
+}
+
+static void options_take(struct sealane_channel *channel,
+                         const struct sealane_channel_options *options)
+{
+    channel->lane_options = (struct sl_lane_options){
+        .credentials = options->credentials,
+        .server_name = channel->server_name,
+        .on_event = channel_event,
+        .owner = channel,
+        .bulk_chunk_bytes = options->small_rings ? 16384 : 0,
+        .bulk_slots = options->small_rings ? 16 : 0,
+        .message_slots = options->small_rings ? 16 : 0,
+        .epoch_shift = options->epoch_shift,
+        .handshake_timeout_ms = options->connect_timeout_ms,
+    };
+}
+
+SEALANE_RESULT sealane_channel_new(struct sealane_node *node, const char *target,
+                                   const struct sealane_channel_options *options,
+                                   struct sealane_channel **channel_p)
+{
+    struct sl_limits limits = {options ? options->max_message_bytes : 0,
+                               options ? options->max_tensor_bytes : 0,
+                               options ? options->tensor_memory_bytes : 0,
+                               options ? options->max_calls : 0};
+    struct sealane_channel *channel;
+    enum sealane_status status;
+
+    if (!node || !target || !options || !options->credentials)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT,
+                       "a channel needs a node, a target and credentials");
+    if (!options->server_name || !options->server_name[0])
+        return SL_FAIL(
+            SEALANE_INVALID_ARGUMENT,
+            "a channel to \"%s\" needs server_name, the name in the server's certificate", target);
+    SL_TRY(sl_node_check_address(node, target));
+    channel = calloc(1, sizeof(*channel));
+    if (!channel)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a channel");
+    channel->node = node;
+    channel->child.end = channel_end;
+    channel->target = strdup(target);
+    channel->server_name = strdup(options->server_name);
+    options_take(channel, options);
+    status = channel->target && channel->server_name
+                 ? sl_gate_new(node, &limits, &channel->gate)
+                 : SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a channel");
+    if (status == SEALANE_OK)
+        status = sl_run_there(channel->gate, node, adopt, channel);
+    if (status != SEALANE_OK) {
+        free(channel->target);
+        free(channel->server_name);
+        free(channel);
+        return status;
+    }
+    *channel_p = channel;
+    return SEALANE_OK;
+}
+
+struct asking {
+    struct sealane_channel *channel;
+    struct sealane_security *security;
+};
+
+static enum sealane_status security_of(void *argument)
+{
+    const struct asking *asking = argument;
+
+    if (asking->channel->state != CHANNEL_READY)
+        return SL_FAIL(SEALANE_FAILED_PRECONDITION, "the channel to %s has no lane now",
+                       asking->channel->target);
+    sl_lane_security(asking->channel->lane, asking->security);
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sealane_channel_security(struct sealane_channel *channel,
+                                        struct sealane_security *security_p)
+{
+    struct sealane_security security;
+    struct asking asking = {channel, &security};
+
+    SL_TRY(sl_run_there(channel->gate, channel->node, security_of, &asking));
+    *security_p = security;
+    return SEALANE_OK;
+}
+
+/* ---- the door's calls ---- */
+
+static SEALANE_RESULT call_make(struct sealane_channel *channel,
+                                const struct sealane_method *method,
+                                const ProtobufCMessage *request,
+                                const struct sealane_call_options *options,
+                                struct sealane_call **call_p)
+{
+    uint64_t timeout_ns = options ? (uint64_t)options->timeout_ms * 1000000 : 0;
+    struct sl_pack_options pack = {.method = method->path,
+                                   .timeout_ns = timeout_ns,
+                                   .max_message_bytes = channel->gate->limits.max_message_bytes};
+    struct sealane_call *call = sl_call_new(channel->gate);
+    enum sealane_status status;
+
+    if (!call)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a call");
+    call->channel = channel;
+    call->method = method;
+    call->deadline_ns = timeout_ns ? sl_node_now(channel->node) + timeout_ns : 0;
+    status = sl_codec_pack(&call->arena, request, &pack, &call->packed);
+    if (status != SEALANE_OK) {
+        sl_call_leave(call);
+        return status;
+    }
+    *call_p = call;
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sealane_unary_start(struct sealane_channel *channel,
+                                   const struct sealane_method *method,
+                                   const ProtobufCMessage *request,
+                                   const struct sealane_call_options *options,
+                                   const struct sealane_completion *completion,
+                                   struct sealane_call **call_p)
+{
+    struct sealane_call *call;
+    enum sealane_status status;
+
+    SL_TRY(call_make(channel, method, request, options, &call));
+    call->completion = *completion;
+    if (call_p)
+        *call_p = call; /* before it starts: done may run on another thread at once */
+    status = launch_anywhere(call);
+    if (status == SEALANE_OK)
+        return SEALANE_OK;
+    if (call_p)
+        *call_p = NULL;
+    sl_call_leave(call);
+    return status;
+}
+
+SEALANE_RESULT sealane_unary_call(struct sealane_channel *channel,
+                                  const struct sealane_method *method,
+                                  const ProtobufCMessage *request,
+                                  const struct sealane_call_options *options,
+                                  const ProtobufCMessage **reply_p, struct sealane_call **call_p)
+{
+    struct sealane_node *node = channel->node;
+    struct sealane_call *call;
+    struct sl_wait wait;
+    enum sealane_status status;
+
+    *reply_p = NULL;
+    *call_p = NULL;
+    SL_TRY(refuse_inside(node));
+    SL_TRY(call_make(channel, method, request, options, &call));
+    sl_wait_init(&wait);
+    call->wait = &wait;
+    sl_call_hold(call); /* the caller's */
+    status = launch_anywhere(call);
+    if (status != SEALANE_OK) {
+        sl_call_leave(call);
+        sl_call_leave(call);
+        return status;
+    }
+    sl_wait_for(node, &wait);
+    if (call->status != SEALANE_OK) {
+        status = SL_FAIL(call->status, "%s", call->text);
+        sl_call_leave(call);
+        return status;
+    }
+    *reply_p = call->intake.message;
+    *call_p = call;
+    return SEALANE_OK;
+}
+
+static void cancel_post(struct sl_post *post)
+{
+    struct sealane_call *call =
+        (struct sealane_call *)(void *)((char *)post - offsetof(struct sealane_call, cancel));
+
+    if (call->channel && call->gate->node)
+        sl_client_fail(call, SEALANE_CANCELLED, "cancelled by the caller");
+    sl_call_leave(call);
+}
+
+void sealane_call_cancel(struct sealane_call *call)
+{
+    if (atomic_exchange(&call->cancelled, true))
+        return;
+    call->cancel.run = cancel_post;
+    sl_call_hold(call); /* the post's */
+    if (!sl_gate_post(call->gate, &call->cancel))
+        sl_call_leave(call);
+}

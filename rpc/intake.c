@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* intake.c - a message on its way in: pieces are gathered, protobuf is unpacked, memory for its tensors is reserved (all of them
+ * or none), and a handler or callback hears of it only when every byte was verified. */
+#include "rpc/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ARENA_PART_MAX = 65536 /* smaller tensors live in the arena */
+};
+
+/* ---- gathering ---- */
+
+static SEALANE_RESULT begin(struct sealane_call *call, const struct sl_lane_event *event,
+                            enum sl_took *took_p)
+{
+    struct sl_intake *intake = &call->intake;
+    uint32_t head_bytes, message_bytes;
+
+    SL_TRY(sl_head_sizes(event->bytes, event->count, &head_bytes, &message_bytes));
+    intake->want = (size_t)head_bytes + message_bytes;
+    if (message_bytes <= call->gate->limits.max_message_bytes)
+        return SEALANE_OK;
+    intake->refused = true;
+    *took_p = SL_TOOK_TOO_MUCH;
+    (void)SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
+                  "a message of %u bytes came, max_message_bytes allows %u", message_bytes,
+                  call->gate->limits.max_message_bytes);
+    return SEALANE_OK;
+}
+
+static SEALANE_RESULT gather(struct sl_intake *intake, const struct sl_lane_event *event)
+{
+    if (!intake->buffer)
+        intake->buffer = malloc(intake->want);
+    if (!intake->buffer)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes",
+                       intake->want);
+    memcpy(intake->buffer + intake->have, event->bytes, event->count);
+    intake->have += event->count;
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sl_intake_take(struct sealane_call *call, const struct sl_lane_event *event,
+                              enum sl_took *took_p, struct sl_message_bytes *whole_p)
+{
+    struct sl_intake *intake = &call->intake;
+    bool first = event->flags & SL_MESSAGE_FIRST, last = event->flags & SL_MESSAGE_LAST;
+
+    *took_p = SL_TOOK_NOTHING;
+    if (first != (intake->want == 0))
+        return SL_FAIL(SEALANE_DATA_LOSS, "call %llu: a message %s", (unsigned long long)call->id,
+                       first ? "began twice" : "goes on without having begun");
+    if (first)
+        SL_TRY(begin(call, event, took_p));
+    if (intake->refused)
+        return SEALANE_OK;
+    if (event->count > intake->want - intake->have ||
+        (last && event->count < intake->want - intake->have))
+        return SL_FAIL(SEALANE_DATA_LOSS, "call %llu: a message of %zu bytes came as %zu",
+                       (unsigned long long)call->id, intake->want, intake->have + event->count);
+    *took_p = last ? SL_TOOK_ALL : SL_TOOK_PART;
+    *whole_p = (struct sl_message_bytes){event->bytes, event->count};
+    if (first && last)
+        return SEALANE_OK; /* one piece is read where it is */
+    SL_TRY(gather(intake, event));
+    *whole_p = (struct sl_message_bytes){intake->buffer, intake->have};
+    return SEALANE_OK;
+}
+
+/* ---- parts ---- */
+
+static SEALANE_RESULT part_assign(struct sealane_call *call, struct sl_arrival *part,
+                                  const struct sl_path *path)
+{
+    SL_TRY(sl_tensor_at(call->intake.message, path, &part->tensor));
+    if (!part->tensor)
+        return SEALANE_OK;
+    if (part->tensor->data.len != 0)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "two tensors are said to be in the same place");
+    if (part->bytes > SIZE_MAX)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
+                       "a tensor of %llu bytes does not fit this machine",
+                       (unsigned long long)part->bytes);
+    part->tensor->data.len = (size_t)part->bytes;
+    call->intake.left += part->bytes;
+    return SEALANE_OK;
+}
+
+/* Reads the table of parts and checks it against the message. */
+static SEALANE_RESULT parts_assign(struct sealane_call *call, struct sl_head *head,
+                                   uint64_t *total_p)
+{
+    struct sl_intake *intake = &call->intake;
+    struct sl_arrival *parts =
+        sl_arena_alloc(&call->arena, (head->part_count + 1u) * sizeof(*parts));
+    uint64_t total = 0;
+
+    if (!parts)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for %u tensors", head->part_count);
+    SL_TRY(sl_tensors_check_empty(intake->message));
+    for (unsigned p = 0; p < head->part_count; p++) {
+        struct sl_path path;
+
+        parts[p] = (struct sl_arrival){.bytes = sl_head_next_part(head, &path)};
+        if (parts[p].bytes > UINT64_MAX - total)
+            return SL_FAIL(SEALANE_INVALID_ARGUMENT,
+                           "the tensors of a message have more than 2^64 bytes");
+        total += parts[p].bytes;
+        SL_TRY(part_assign(call, &parts[p], &path));
+    }
+    SL_TRY(sl_tensors_check_filled(intake->message));
+    intake->parts = parts;
+    intake->part_count = head->part_count;
+    *total_p = total;
+    return SEALANE_OK;
+}
+
+static SEALANE_RESULT part_alloc(struct sealane_call *call, struct sl_arrival *part)
+{
+    if (!part->tensor)
+        return SEALANE_OK;
+    if (part->bytes <= ARENA_PART_MAX)
+        part->at = sl_arena_alloc(&call->arena, (size_t)(part->bytes + 63) / 64 * 64);
+    if (!part->at) {
+        part->at = sl_gate_alloc(call->gate, (size_t)part->bytes);
+        part->pooled = part->at != NULL;
+    }
+    if (!part->at)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a tensor of %llu bytes",
+                       (unsigned long long)part->bytes);
+    part->tensor->data.data = part->at;
+    return SEALANE_OK;
+}
+
+static SEALANE_RESULT parts_alloc(struct sealane_call *call)
+{
+    for (size_t i = 0; i < call->intake.part_count; i++)
+        SL_TRY(part_alloc(call, &call->intake.parts[i]));
+    call->intake.ready = true;
+    return SEALANE_OK;
+}
+
+/* The line has come to this call. */
+static void granted(struct sl_waiter *waiter)
+{
+    struct sealane_call *call =
+        (struct sealane_call *)(void *)((char *)waiter -
+                                        offsetof(struct sealane_call, intake.waiter));
+    enum sealane_status status;
+
+    call->intake.reserved = waiter->bytes;
+    status = parts_alloc(call);
+    if (status == SEALANE_OK)
+        status = sl_lane_allow(call->lane, call->id);
+    if (status == SEALANE_OK)
+        return;
+    if (call->channel)
+        sl_client_fail(call, status, sealane_last_error()->message);
+    else
+        sl_server_fail(call, status, sealane_last_error()->message);
+}
+
+static SEALANE_RESULT reserve(struct sealane_call *call, uint64_t total)
+{
+    struct sl_waiter *waiter = &call->intake.waiter;
+
+    if (total > call->gate->limits.max_tensor_bytes)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
+                       "the tensors of a message have %llu bytes, max_tensor_bytes allows %llu",
+                       (unsigned long long)total,
+                       (unsigned long long)call->gate->limits.max_tensor_bytes);
+    if (total > call->gate->limits.tensor_memory_bytes)
+        return SL_FAIL(
+            SEALANE_RESOURCE_EXHAUSTED,
+            "the tensors of a message have %llu bytes, tensor_memory_bytes is %llu for all calls",
+            (unsigned long long)total, (unsigned long long)call->gate->limits.tensor_memory_bytes);
+    waiter->bytes = total;
+    waiter->granted = granted;
+    if (!sl_gate_reserve(call->gate, waiter))
+        return SEALANE_OK;
+    call->intake.reserved = total;
+    SL_TRY(parts_alloc(call));
+    return sl_lane_allow(call->lane, call->id);
+}
+
+SEALANE_RESULT sl_intake_open(struct sealane_call *call, struct sl_head *head, const uint8_t *bytes,
+                              const ProtobufCMessageDescriptor *type)
+{
+    uint64_t total = 0;
+
+    SL_TRY(sl_codec_unpack(&call->arena, type, bytes + head->head_bytes, head->message_bytes,
+                           &call->intake.message));
+    free(call->intake.buffer);
+    call->intake.buffer = NULL;
+    if (head->part_count == 0 && !sl_type_has_tensors(type))
+        return SEALANE_OK;
+    SL_TRY(parts_assign(call, head, &total));
+    if (total > sl_lane_eager_bytes(call->lane))
+        return reserve(call, total);
+    if (total > call->gate->limits.max_tensor_bytes)
+        return reserve(call, total); /* says which option */
+    return parts_alloc(call);
+}
+
+bool sl_intake_is_whole(const struct sl_intake *intake)
+{
+    return intake->message != NULL && intake->left == 0;
+}
+
+/* Chunks of a part come in order and without gaps, so that no byte of a tensor is left unwritten. */
+SEALANE_RESULT sl_intake_place(struct sealane_call *call, struct sl_lane_event *event)
+{
+    struct sl_intake *intake = &call->intake;
+    struct sl_arrival *part;
+
+    if (!intake->ready || event->part >= intake->part_count)
+        return SL_FAIL(SEALANE_DATA_LOSS, "call %llu: bytes of tensor %u came, %s",
+                       (unsigned long long)call->id, event->part,
+                       intake->ready ? "which was not announced" : "which may not come yet");
+    part = &intake->parts[event->part];
+    if (event->offset != part->placed || event->count > part->bytes - part->placed)
+        return SL_FAIL(
+            SEALANE_DATA_LOSS,
+            "call %llu: %zu bytes at %llu of tensor %u came, expected offset %llu of %llu",
+            (unsigned long long)call->id, event->count, (unsigned long long)event->offset,
+            event->part, (unsigned long long)part->placed, (unsigned long long)part->bytes);
+    part->placed += event->count;
+    if (!part->tensor)
+        return SEALANE_OK;
+    event->place = part->at + event->offset;
+    intake->placing++;
+    return SEALANE_OK;
+}
+
+void sl_intake_filled(struct sealane_call *call, const struct sl_lane_event *event)
+{
+    struct sl_intake *intake = &call->intake;
+
+    intake->placing--;
+    intake->parts[event->part].filled += event->count;
+    intake->left -= event->count;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* link.h - seam 1: who carries the bytes.
+ *
+ * A provider (link_local; later verbs, tcp; the fake of the tests) opens a port on a node and makes links:
+ * connected pairs as it sees them. Nothing here is trusted above: a link may carry anything from anybody, and
+ * what it says about arrivals is a hint that the lane bounds. No entry blocks, none calls up, none is NULL; outcomes
+ * come out of poll. All calls come from the node's one thread. tests/transport/link_contract.h is run on every
+ * provider and is the precise meaning of this page.
+ *
+ * Life of a link: connect, or an ACCEPTED event at the listener -> CONNECTED (connecting side only) -> small two-sided
+ * sends both ways (the TLS handshake) -> both sides grant rings and attach the peer's, the accepting side granting first
+ * (before that it takes nothing but bytes from a stranger) -> write_imm. GONE is the last event of a link; the holder
+ * then (or at any other moment) calls drop, after which the link says nothing any more.
+ *
+ * What was written to one ring arrives in the order posted, and the peer's ARRIVED comes after its bytes are there.
+ */
+#ifndef SL_LINK_H
+#define SL_LINK_H
+
+#include "transport/memory.h"
+
+struct sl_port; /* the provider's; opaque here */
+
+enum {
+    SL_GRANT_BYTES = 32,      /* a ring's descriptor; travels inside TLS only */
+    SL_LINK_SEND_BYTES = 4096 /* most bytes of one two-sided send */
+};
+
+enum sl_ring_id {
+    SL_RING_MESSAGE = 0,
+    SL_RING_BULK = 1,
+    SL_RING_COUNT = 2
+};
+
+/* The head of every provider's link. The counters only rise, in posting order, during write_imm or poll. */
+struct sl_link {
+    const struct sl_link_ops *ops;
+    void *owner;     /* the lane; the provider never touches it */
+    uint64_t posted; /* writes accepted by write_imm */
+    uint64_t
+        placed; /* of those, how many can no longer be overtaken by a later write to another ring */
+    uint64_t released; /* of those, how many no longer need their source memory */
+};
+
+struct sl_link_write {
+    enum sl_ring_id ring;
+    uint32_t slot;       /* first slot of the peer's ring */
+    const uint8_t *from; /* borrowed until `released` counts this write; never modified meanwhile */
+    size_t bytes;        /* slot * stride + bytes never passes the ring's end */
+    uint32_t immediate;
+};
+
+enum sl_link_event_kind {
+    SL_LINK_ACCEPTED, /* a new link came in at a listener; owner is NULL. It is the only event of its
+                          link in this poll, so the link may be dropped at once */
+    SL_LINK_CONNECTED, /* connect succeeded */
+    SL_LINK_BYTES,     /* two-sided bytes came; valid until the next poll of this port */
+    SL_LINK_ARRIVED,   /* the peer says a write arrived: its immediate */
+    SL_LINK_WRITABLE,  /* send answered SL_AGAIN before and may work now */
+    SL_LINK_GONE       /* peer closed or died, connect failed, or the carrier broke; says why */
+};
+
+struct sl_link_event {
+    enum sl_link_event_kind kind;
+    struct sl_link *link;
+    const uint8_t *bytes; /* BYTES */
+    size_t count;         /* BYTES: how many */
+    uint32_t immediate;   /* ARRIVED */
+    char why[120];        /* GONE: one line, no newline */
+};
+
+struct sl_link_ops {
+    const char *name; /* "local" */
+
+    /* True when this provider handles addresses of this form ("unix:/path", "unix-abstract:name", ...). */
+    bool (*handles)(const char *address);
+
+    SEALANE_RESULT (*open)(struct sl_port **port_p);
+
+    /* Drops every link, ends every listener, frees the port. */
+    void (*close)(struct sl_port *port);
+
+    /* Starts accepting. INVALID_ARGUMENT for a malformed address, ALREADY_EXISTS when somebody listens there,
+     * PERMISSION_DENIED and so on as the system says. */
+    SEALANE_RESULT (*listen)(struct sl_port *port, const char *address);
+
+    /* Starts connecting; CONNECTED or GONE follows. A server that is not there, refuses or is too busy is told by GONE;
+     * errors are INVALID_ARGUMENT and what keeps this side from trying. */
+    SEALANE_RESULT (*connect)(struct sl_port *port, const char *address, struct sl_link **link_p);
+
+    /* Ends a link and frees it: no event of it comes any more, its sources are released, its mappings of the
+     * peer's rings are gone. What was sent or written before still reaches a living peer. */
+    void (*drop)(struct sl_link *link);
+
+    /* Opens a ring of this side to the peer's writes. `stride` is the distance of slots. Writes the descriptor that
+     * the peer hands to attach. The memory stays the caller's; it must outlive the link. */
+    SEALANE_RESULT (*grant)
+    (struct sl_link *link, enum sl_ring_id ring, const struct sl_ring_memory *memory, size_t stride,
+     uint8_t descriptor[SL_GRANT_BYTES]);
+
+    /* Takes the peer's grant. The descriptor came through TLS; bytes and stride are what HELLO says, and are checked
+     * against what the carrier can see (a memfd's size and seals). DATA_LOSS when they do not fit. */
+    SEALANE_RESULT (*attach)
+    (struct sl_link *link, enum sl_ring_id ring, const uint8_t descriptor[SL_GRANT_BYTES],
+     size_t bytes, size_t stride);
+
+    /* Sends at most SL_LINK_SEND_BYTES two-sided, all or SL_AGAIN. The bytes are copied. */
+    SEALANE_RESULT (*send)(struct sl_link *link, const uint8_t *bytes, size_t count);
+
+    /* Writes into an attached ring of the peer and tells it the immediate. SL_AGAIN when the carrier is full: try again
+     * later, no event tells. INVALID_ARGUMENT past the ring's end. To a peer that just went it may still be OK. */
+    SEALANE_RESULT (*write_imm)(struct sl_link *link, const struct sl_link_write *write);
+
+    /* Collects at most `max` events; returns how many. Never sleeps. */
+    int (*poll)(struct sl_port *port, struct sl_link_event *events, int max);
+
+    /* Prepares to sleep: returns a descriptor that polls readable when something comes from now on, or -1 when
+     * something is there already (poll again instead). The descriptor is the port's. */
+    int (*arm)(struct sl_port *port);
+};
+
+/* Same host: memfd rings, wake-ups over AF_UNIX. Addresses "unix:/path" and "unix-abstract:name". */
+extern const struct sl_link_ops sl_link_local;
+
+#endif

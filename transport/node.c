@@ -1,0 +1,694 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* node.c - the loop: links, memory, lanes, inbox and timers of one thread. */
+#include "transport/helper.h"
+#include "transport/lane_inside.h"
+#include "transport/link.h"
+#include "transport/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    PORTS_MAX = 4,
+    EVENTS_MAX = 64,
+    HALF_OPEN_MAX = 128, /* lanes of a listener that have not proved who they are yet */
+    SPIN_US_DEFAULT = 20
+};
+
+struct sl_listener {
+    struct sl_listener *next;
+    struct sealane_node *node;
+    struct sl_port *port; /* its own: what is accepted there is this listener's */
+    const struct sl_link_ops *link;
+    struct sl_lane_options options;
+    uint32_t half_open;
+};
+
+struct sealane_node {
+    struct sealane_node_options options;
+    const struct sl_link_ops *const *links;
+    struct sl_port *ports[PORTS_MAX]; /* by index of links; NULL until first used */
+    struct sl_memory *memory;
+    uint8_t *scratch;
+    struct sl_lane *lanes;
+    struct sl_lane *ready_first, *ready_last;
+    struct sl_listener *listeners;
+    struct sl_child *children; /* newest first */
+    struct sl_timers timers;
+    uint64_t now_ns;
+    _Atomic(pthread_t) here;
+    bool inside;
+
+    _Atomic(struct sl_post *) inbox; /* newest first */
+    _Atomic bool sleeping;
+    int wake_fd;
+
+    atomic_bool stop;
+    pthread_t thread;
+    struct sl_helper helper;
+};
+
+static const struct sl_link_ops *const builtin_links[] = {&sl_link_local, NULL};
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- small answers ---- */
+
+uint64_t sl_node_now(const struct sealane_node *node)
+{
+    return sl_node_is_inside(node) ? node->now_ns : clock_ns();
+}
+
+bool sl_node_is_here(const struct sealane_node *node)
+{
+    return pthread_equal(atomic_load_explicit(&node->here, memory_order_relaxed), pthread_self()) !=
+           0;
+}
+
+bool sl_node_is_inside(const struct sealane_node *node)
+{
+    return sl_node_is_here(node) && node->inside;
+}
+
+bool sl_node_is_polled(const struct sealane_node *node)
+{
+    return node->options.polled;
+}
+
+struct sl_memory *sl_node_memory(struct sealane_node *node)
+{
+    return node->memory;
+}
+
+uint8_t *sl_node_scratch(struct sealane_node *node)
+{
+    return node->scratch;
+}
+
+struct sl_helper *sl_node_helper(struct sealane_node *node)
+{
+    return &node->helper;
+}
+
+/* ---- inbox ---- */
+
+static void wake(struct sealane_node *node)
+{
+    uint64_t one = 1;
+
+    /* Pairs with the fence in node_sleep: either it sees the post, or this sees it sleeping. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&node->sleeping, memory_order_relaxed) &&
+        write(node->wake_fd, &one, sizeof(one)) != (ssize_t)sizeof(one) && errno != EAGAIN)
+        SL_LOG(SL_LOG_ERROR, "cannot wake a node: errno %d", errno);
+}
+
+void sl_node_post(struct sealane_node *node, struct sl_post *post)
+{
+    struct sl_post *head = atomic_load_explicit(&node->inbox, memory_order_relaxed);
+
+    do {
+        post->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&node->inbox, &head, post, memory_order_release,
+                                                    memory_order_relaxed));
+    wake(node);
+}
+
+static bool inbox_run(struct sealane_node *node)
+{
+    struct sl_post *newest, *oldest = NULL;
+
+    if (!atomic_load_explicit(&node->inbox, memory_order_relaxed))
+        return false;
+    newest = atomic_exchange_explicit(&node->inbox, NULL, memory_order_acquire);
+    while (newest) { /* turned round: run in order of posting */
+        struct sl_post *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest) {
+        struct sl_post *next = oldest->next;
+        oldest->run(oldest);
+        oldest = next;
+    }
+    return true;
+}
+
+/* ---- timers ---- */
+
+SEALANE_RESULT sl_timer_start(struct sealane_node *node, struct sl_timer *timer, uint64_t at_ns)
+{
+    return sl_timers_start(&node->timers, timer, at_ns);
+}
+
+void sl_timer_stop(struct sealane_node *node, struct sl_timer *timer)
+{
+    sl_timers_stop(&node->timers, timer);
+}
+
+static bool timers_fire(struct sealane_node *node)
+{
+    struct sl_timer *timer;
+    bool fired = false;
+
+    while ((timer = sl_timers_due(&node->timers, node->now_ns)) != NULL) {
+        timer->fire(timer);
+        fired = true;
+    }
+    return fired;
+}
+
+/* ---- lanes ---- */
+
+void sl_node_ready(struct sealane_node *node, struct sl_lane *lane)
+{
+    if (lane->is_ready)
+        return;
+    lane->is_ready = true;
+    lane->ready_next = NULL;
+    if (node->ready_first)
+        node->ready_last->ready_next = lane;
+    else
+        node->ready_first = lane;
+    node->ready_last = lane;
+}
+
+static void ready_remove(struct sealane_node *node, struct sl_lane *lane)
+{
+    struct sl_lane **at = &node->ready_first, *before = NULL;
+
+    while (*at && *at != lane) {
+        before = *at;
+        at = &(*at)->ready_next;
+    }
+    if (!*at)
+        return;
+    *at = lane->ready_next;
+    if (node->ready_last == lane)
+        node->ready_last = before;
+    lane->is_ready = false;
+}
+
+static void lane_link_in(struct sealane_node *node, struct sl_lane *lane)
+{
+    lane->next = node->lanes;
+    if (node->lanes)
+        node->lanes->prev = lane;
+    node->lanes = lane;
+    sl_establish_start(lane);
+    sl_node_ready(node, lane);
+}
+
+static void lane_end(struct sealane_node *node, struct sl_lane *lane)
+{
+    ready_remove(node, lane);
+    if (lane->prev)
+        lane->prev->next = lane->next;
+    else
+        node->lanes = lane->next;
+    if (lane->next)
+        lane->next->prev = lane->prev;
+    if (lane->listener && !lane->was_up)
+        lane->listener->half_open--;
+    sl_lane_free(lane);
+}
+
+/* True: something was done or is left to do. */
+static bool lanes_turn(struct sealane_node *node)
+{
+    struct sl_lane *lane = node->ready_first;
+    bool busy = lane != NULL;
+
+    node->ready_first = node->ready_last = NULL;
+    while (lane) {
+        struct sl_lane *next = lane->ready_next;
+        bool was_up = lane->was_up;
+
+        lane->is_ready = false;
+        if (sl_lane_turn(lane))
+            sl_node_ready(node, lane);
+        if (lane->listener && lane->was_up && !was_up)
+            lane->listener->half_open--;
+        if (lane->state == SL_LANE_CLOSING) {
+            if (sl_lane_finish(lane))
+                lane_end(node, lane);
+            else
+                sl_node_ready(node, lane);
+        }
+        lane = next;
+    }
+    return busy;
+}
+
+static void accepted(struct sealane_node *node, struct sl_listener *listener, struct sl_link *link)
+{
+    struct sl_lane *lane;
+
+    if (listener->half_open >= HALF_OPEN_MAX) {
+        SL_LOG(SL_LOG_WARN, "refused a peer: %d others have not proved who they are yet",
+               HALF_OPEN_MAX);
+        link->ops->drop(link);
+        return;
+    }
+    lane = sl_lane_new(node, &listener->options, link);
+    if (!lane) {
+        SL_LOG(SL_LOG_ERROR, "refused a peer: no memory for a lane");
+        link->ops->drop(link);
+        return;
+    }
+    lane->listener = listener;
+    listener->half_open++;
+    lane_link_in(node, lane);
+}
+
+/* Events of one port; `listener` is NULL for the ports that connect. */
+static bool port_poll(struct sealane_node *node, const struct sl_link_ops *ops,
+                      struct sl_port *port, struct sl_listener *listener)
+{
+    struct sl_link_event events[EVENTS_MAX];
+    int count = ops->poll(port, events, EVENTS_MAX);
+
+    for (int i = 0; i < count; i++) {
+        struct sl_link *link = events[i].link;
+
+        if (events[i].kind == SL_LINK_ACCEPTED && listener)
+            accepted(node, listener, link);
+        else if (link->owner)
+            sl_lane_link_event(link->owner, &events[i]);
+    }
+    return count > 0;
+}
+
+static bool ports_poll(struct sealane_node *node)
+{
+    bool any = false;
+
+    for (size_t i = 0; node->links[i]; i++) {
+        if (node->ports[i])
+            any |= port_poll(node, node->links[i], node->ports[i], NULL);
+    }
+    for (struct sl_listener *listener = node->listeners; listener; listener = listener->next)
+        any |= port_poll(node, listener->link, listener->port, listener);
+    return any;
+}
+
+static SEALANE_RESULT link_find(const struct sealane_node *node, const char *address,
+                                size_t *index_p)
+{
+    for (size_t i = 0; node->links[i]; i++) {
+        if (node->links[i]->handles(address)) {
+            *index_p = i;
+            return SEALANE_OK;
+        }
+    }
+    return SL_FAIL(SEALANE_UNIMPLEMENTED,
+                   "no link handles the address \"%s\": expected unix:/path or unix-abstract:name",
+                   address);
+}
+
+SEALANE_RESULT sl_node_check_address(const struct sealane_node *node, const char *address)
+{
+    size_t index;
+
+    return link_find(node, address, &index);
+}
+
+static SEALANE_RESULT options_check(const struct sl_lane_options *options)
+{
+    struct sl_hello_geometry geometry = {
+        .message_slot_bytes = options->message_slot_bytes ? options->message_slot_bytes : 8192,
+        .message_slots = options->message_slots ? options->message_slots : 128,
+        .bulk_chunk_bytes = options->bulk_chunk_bytes ? options->bulk_chunk_bytes : 65536,
+        .bulk_slots = options->bulk_slots ? options->bulk_slots : 64,
+    };
+
+    if (!options->credentials || !options->on_event)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a lane needs credentials and somebody to tell");
+    return sl_geometry_check(&geometry);
+}
+
+SEALANE_RESULT sl_node_connect(struct sealane_node *node, const char *address,
+                               const struct sl_lane_options *options, struct sl_lane **lane_p)
+{
+    struct sl_link *link;
+    struct sl_lane *lane;
+    size_t i;
+
+    SL_TRY(options_check(options));
+    SL_TRY(link_find(node, address, &i));
+    if (!node->ports[i])
+        SL_TRY(node->links[i]->open(&node->ports[i]));
+    SL_TRY(node->links[i]->connect(node->ports[i], address, &link));
+    lane = sl_lane_new(node, options, link);
+    if (!lane) {
+        link->ops->drop(link);
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a lane");
+    }
+    lane_link_in(node, lane);
+    *lane_p = lane;
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sl_node_listen(struct sealane_node *node, const char *address,
+                              const struct sl_lane_options *options,
+                              struct sl_listener **listener_p)
+{
+    struct sl_listener *listener;
+    enum sealane_status status;
+    size_t i;
+
+    SL_TRY(options_check(options));
+    SL_TRY(link_find(node, address, &i));
+    listener = calloc(1, sizeof(*listener));
+    if (!listener)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a listener");
+    listener->node = node;
+    listener->link = node->links[i];
+    listener->options = *options;
+    listener->options.server_name = NULL;
+    status = listener->link->open(&listener->port);
+    if (status == SEALANE_OK) {
+        status = listener->link->listen(listener->port, address);
+        if (status != SEALANE_OK)
+            listener->link->close(listener->port);
+    }
+    if (status != SEALANE_OK) {
+        free(listener);
+        return status;
+    }
+    listener->next = node->listeners;
+    node->listeners = listener;
+    *listener_p = listener;
+    return SEALANE_OK;
+}
+
+static bool listener_lanes_finish(struct sealane_node *node, struct sl_listener *listener)
+{
+    bool left = false;
+
+    for (struct sl_lane *lane = node->lanes, *next; lane; lane = next) {
+        next = lane->next;
+        if (lane->listener != listener)
+            continue;
+        sl_lane_close(lane, SEALANE_UNAVAILABLE, "the server ends");
+        if (sl_lane_finish(lane))
+            lane_end(node, lane);
+        else
+            left = true;
+    }
+    return left;
+}
+
+void sl_node_unlisten(struct sl_listener *listener)
+{
+    struct sealane_node *node = listener->node;
+    struct sl_listener **at = &node->listeners;
+    const struct timespec moment = {.tv_nsec = 100000};
+
+    /* A lane that the helper thread or memory jobs still work on is waited for: milliseconds. */
+    while (listener_lanes_finish(node, listener)) {
+        (void)nanosleep(&moment, NULL);
+        (void)inbox_run(node);
+        (void)sl_memory_ops(node->memory)->poll(node->memory);
+    }
+    while (*at != listener)
+        at = &(*at)->next;
+    *at = listener->next;
+    listener->link->close(listener->port);
+    free(listener);
+}
+
+/* ---- children ---- */
+
+void sl_node_adopt(struct sealane_node *node, struct sl_child *child)
+{
+    child->prev = NULL;
+    child->next = node->children;
+    if (node->children)
+        node->children->prev = child;
+    node->children = child;
+}
+
+void sl_node_disown(struct sealane_node *node, struct sl_child *child)
+{
+    if (child->prev)
+        child->prev->next = child->next;
+    else if (node->children == child)
+        node->children = child->next;
+    else
+        return; /* not, or no longer, adopted */
+    if (child->next)
+        child->next->prev = child->prev;
+    child->prev = child->next = NULL;
+}
+
+/* ---- the loop ---- */
+
+static bool node_turn(struct sealane_node *node)
+{
+    bool busy;
+
+    node->now_ns = clock_ns();
+    node->inside = true;
+    busy = inbox_run(node);
+    busy |= ports_poll(node);
+    busy |= sl_memory_ops(node->memory)->poll(node->memory) > 0;
+    busy |= lanes_turn(node);
+    busy |= timers_fire(node);
+    node->inside = false;
+    return busy;
+}
+
+/* Descriptors of all ports, armed; -1 when something is there already. */
+static int ports_arm(struct sealane_node *node, struct pollfd *fds, int max)
+{
+    int count = 0;
+
+    for (size_t i = 0; node->links[i]; i++) {
+        if (!node->ports[i])
+            continue;
+        fds[count] = (struct pollfd){.fd = node->links[i]->arm(node->ports[i]), .events = POLLIN};
+        if (fds[count++].fd < 0)
+            return -1;
+    }
+    for (struct sl_listener *l = node->listeners; l && count < max; l = l->next) {
+        fds[count] = (struct pollfd){.fd = l->link->arm(l->port), .events = POLLIN};
+        if (fds[count++].fd < 0)
+            return -1;
+    }
+    return count;
+}
+
+static struct timespec sleep_time(struct sealane_node *node, int timeout_ms)
+{
+    uint64_t most = timeout_ms < 0 ? (uint64_t)3600 * 1000000000u : (uint64_t)timeout_ms * 1000000u;
+    uint64_t now = clock_ns();
+    uint64_t until = sl_timers_next(&node->timers);
+    uint64_t left = until > now ? until - now : 0;
+
+    if (left < most)
+        most = left;
+    return (struct timespec){.tv_sec = (time_t)(most / 1000000000u),
+                             .tv_nsec = (long)(most % 1000000000u)};
+}
+
+enum {
+    SLEEP_FDS = 64
+}; /* listeners past this many are looked at at every millisecond */
+
+static void node_sleep(struct sealane_node *node, int timeout_ms)
+{
+    struct pollfd fds[SLEEP_FDS];
+    struct timespec time;
+    uint64_t drained;
+    int count;
+
+    atomic_store_explicit(&node->sleeping, true, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    count = ports_arm(node, fds + 1, SLEEP_FDS - 1);
+    if (count >= 0 && !node->ready_first &&
+        !atomic_load_explicit(&node->inbox, memory_order_relaxed)) {
+        fds[0] = (struct pollfd){.fd = node->wake_fd, .events = POLLIN};
+        time = sleep_time(node, count == SLEEP_FDS - 1 && timeout_ms != 0 ? 1 : timeout_ms);
+        if (ppoll(fds, (nfds_t)count + 1, &time, NULL) < 0 && errno != EINTR)
+            SL_LOG(SL_LOG_ERROR, "poll failed: errno %d", errno);
+    }
+    atomic_store_explicit(&node->sleeping, false, memory_order_relaxed);
+    if (read(node->wake_fd, &drained, sizeof(drained)) < 0 && errno != EAGAIN && errno != EINTR)
+        SL_LOG(SL_LOG_ERROR, "cannot read a node's eventfd: errno %d", errno);
+}
+
+SEALANE_RESULT sealane_node_poll(struct sealane_node *node, int timeout_ms)
+{
+    if (!node->options.polled)
+        return SL_FAIL(SEALANE_FAILED_PRECONDITION,
+                       "sealane_node_poll on a node that runs its own thread");
+    if (sl_node_is_inside(node))
+        return SL_FAIL(SEALANE_FAILED_PRECONDITION,
+                       "sealane_node_poll from inside a handler or callback of the node");
+    atomic_store_explicit(&node->here, pthread_self(), memory_order_relaxed);
+    if (!node_turn(node) && timeout_ms != 0) {
+        node_sleep(node, timeout_ms);
+        (void)node_turn(node);
+    }
+    return SEALANE_OK;
+}
+
+/* ---- end ---- */
+
+static void node_end(struct sealane_node *node)
+{
+    const struct timespec moment = {.tv_nsec = 100000};
+
+    node->inside = true; /* handlers that run now must not block on this node */
+    (void)inbox_run(node);
+    while (node->children) {
+        struct sl_child *child = node->children;
+
+        sl_node_disown(node, child);
+        child->end(child);
+    }
+    while (node->listeners)
+        sl_node_unlisten(node->listeners);
+    for (struct sl_lane *lane = node->lanes; lane; lane = lane->next)
+        sl_lane_close(lane, SEALANE_CANCELLED, "the node ends");
+    while (node->lanes) {
+        (void)node_turn(node);
+        node->inside = true;
+        if (node->lanes)
+            (void)nanosleep(&moment, NULL);
+    }
+    while (inbox_run(node)) {
+    }
+    node->inside = false;
+}
+
+static void *node_run(void *argument)
+{
+    struct sealane_node *node = argument;
+    uint64_t spin_ns = (uint64_t)node->options.spin_us * 1000, idle_since = 0;
+
+    atomic_store_explicit(&node->here, pthread_self(), memory_order_relaxed);
+    while (!atomic_load_explicit(&node->stop, memory_order_acquire)) {
+        if (node_turn(node)) {
+            idle_since = node->now_ns;
+            continue;
+        }
+        if (node->now_ns - idle_since >= spin_ns) {
+            node_sleep(node, -1);
+            idle_since = clock_ns();
+        }
+    }
+    node_end(node);
+    return NULL;
+}
+
+static void node_release(struct sealane_node *node)
+{
+    sl_helper_stop(&node->helper);
+    for (size_t i = 0; node->links[i]; i++) {
+        if (node->ports[i])
+            node->links[i]->close(node->ports[i]);
+    }
+    if (node->memory)
+        sl_memory_ops(node->memory)->close(node->memory);
+    if (node->wake_fd >= 0)
+        (void)close(node->wake_fd);
+    sl_timers_clear(&node->timers);
+    free(node->scratch);
+    free(node);
+}
+
+static SEALANE_RESULT node_fill(struct sealane_node *node, const struct sl_node_setup *setup)
+{
+    size_t links = 0;
+
+    node->links = setup && setup->links ? setup->links : builtin_links;
+    while (node->links[links])
+        links++;
+    if (links > PORTS_MAX)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "%zu links, expected at most %d", links,
+                       PORTS_MAX);
+    node->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    node->scratch = aligned_alloc(64, SL_SCRATCH_BYTES);
+    if (node->wake_fd < 0 || !node->scratch)
+        return SL_FAIL_CAUSE(SEALANE_RESOURCE_EXHAUSTED, errno,
+                             "no descriptor or memory for a node: errno %d", errno);
+    if (setup && setup->memory)
+        node->memory = setup->memory;
+    else
+        SL_TRY(sl_memory_host_new(&node->memory));
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sl_node_new(const struct sealane_node_options *options,
+                           const struct sl_node_setup *setup, struct sealane_node **node_p)
+{
+    struct sealane_node *node = calloc(1, sizeof(*node));
+    enum sealane_status status;
+
+    if (!node)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a node");
+    if (options)
+        node->options = *options;
+    if (node->options.spin_us == 0)
+        node->options.spin_us = SPIN_US_DEFAULT;
+    node->wake_fd = -1;
+    node->now_ns = clock_ns();
+    sl_helper_init(&node->helper, sl_handshake_thread_end);
+    atomic_store_explicit(&node->here, pthread_self(), memory_order_relaxed);
+    status = node_fill(node, setup);
+    if (status == SEALANE_OK && !node->options.polled) {
+        int error = pthread_create(&node->thread, NULL, node_run, node);
+        if (error != 0)
+            status = SL_FAIL_CAUSE(SEALANE_RESOURCE_EXHAUSTED, error,
+                                   "no thread for a node: errno %d", error);
+    }
+    if (status != SEALANE_OK) {
+        node_release(node);
+        return status;
+    }
+    *node_p = node;
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sealane_node_new(const struct sealane_node_options *options,
+                                struct sealane_node **node_p)
+{
+    return sl_node_new(options, NULL, node_p);
+}
+
+void sealane_node_free(struct sealane_node *node)
+{
+    if (!node)
+        return;
+    if (sl_node_is_inside(node)) {
+        SL_LOG(SL_LOG_ERROR,
+               "sealane_node_free from inside a handler or callback of the node does nothing");
+        return;
+    }
+    if (node->options.polled) {
+        atomic_store_explicit(&node->here, pthread_self(), memory_order_relaxed);
+        node_end(node);
+    } else {
+        atomic_store_explicit(&node->stop, true, memory_order_release);
+        wake(node);
+        (void)pthread_join(node->thread, NULL);
+    }
+    node_release(node);
+}
