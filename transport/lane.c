@@ -10,7 +10,7 @@
 enum {
     CONTROL_BYTES_MAX =
         8 * 1024 * 1024, /* answers that wait for a peer which does not drain its ring */
-    TURN_BYTES = 65536, /* sealed, and opened, before message rings are looked at again */
+    TURN_BYTES = 65536,  /* sealed, and opened, before message rings are looked at again */
     STAGING_FRAMES = 128,
     STAGING_CHUNKS = 64,
     EPOCH_BYTES_LOG2 = 34 /* 16 GiB per key: notes in docs/PROTOCOL.md */
@@ -430,6 +430,16 @@ void sl_lane_link_event(struct sl_lane *lane, const struct sl_link_event *event)
     }
 }
 
+/* The link's counters move without an event: what waits for them is looked at in every turn. */
+static bool waits_for_link(const struct sl_lane *lane)
+{
+    bool queued =
+        lane->bulk.first || lane->messages_out.first || lane->control.begin < lane->control.end;
+
+    return lane->stuck.bytes > 0 || lane->out.announced < lane->out.written ||
+           (queued && lane->link->released < lane->link->posted);
+}
+
 bool sl_lane_turn(struct sl_lane *lane)
 {
     size_t budget = TURN_BYTES;
@@ -444,7 +454,8 @@ bool sl_lane_turn(struct sl_lane *lane)
         sl_bulk_turn_out(lane, &budget);
     if (lane->state != SL_LANE_CLOSING)
         sl_lane_frames_out(lane);
-    return lane->state == SL_LANE_UP && (sl_bulk_has_work(lane) || sl_bulk_is_busy(lane) || lane->stuck.bytes > 0);
+    return lane->state == SL_LANE_UP &&
+           (sl_bulk_has_work(lane) || sl_bulk_is_busy(lane) || waits_for_link(lane));
 }
 
 bool sl_lane_finish(struct sl_lane *lane)
