@@ -255,25 +255,25 @@ static bool lanes_turn(struct sealane_node *node)
     return busy;
 }
 
-static void accepted(struct sealane_node *node, struct sl_listener *listener, struct sl_link *link)
+/* False: the link is to be dropped. */
+static bool accepted(struct sealane_node *node, struct sl_listener *listener, struct sl_link *link)
 {
     struct sl_lane *lane;
 
     if (listener->half_open >= HALF_OPEN_MAX) {
         SL_LOG(SL_LOG_WARN, "refused a peer: %d others have not proved who they are yet",
                HALF_OPEN_MAX);
-        link->ops->drop(link);
-        return;
+        return false;
     }
     lane = sl_lane_new(node, &listener->options, link);
     if (!lane) {
         SL_LOG(SL_LOG_ERROR, "refused a peer: no memory for a lane");
-        link->ops->drop(link);
-        return;
+        return false;
     }
     lane->listener = listener;
     listener->half_open++;
     lane_link_in(node, lane);
+    return true;
 }
 
 /* Events of one port; `listener` is NULL for the ports that connect. */
@@ -281,16 +281,20 @@ static bool port_poll(struct sealane_node *node, const struct sl_link_ops *ops,
                       struct sl_port *port, struct sl_listener *listener)
 {
     struct sl_link_event events[EVENTS_MAX];
-    int count = ops->poll(port, events, EVENTS_MAX);
+    struct sl_link
+        *refused[EVENTS_MAX]; /* dropped last: later events of this batch may be theirs */
+    int refusals = 0, count = ops->poll(port, events, EVENTS_MAX);
 
     for (int i = 0; i < count; i++) {
         struct sl_link *link = events[i].link;
 
-        if (events[i].kind == SL_LINK_ACCEPTED && listener)
-            accepted(node, listener, link);
-        else if (link->owner)
+        if (link->owner)
             sl_lane_link_event(link->owner, &events[i]);
+        else if (events[i].kind == SL_LINK_ACCEPTED && !accepted(node, listener, link))
+            refused[refusals++] = link;
     }
+    for (int i = 0; i < refusals; i++)
+        ops->drop(refused[i]);
     return count > 0;
 }
 
