@@ -655,7 +655,8 @@ SEALANE_RESULT sl_node_new(const struct sealane_node_options *options,
     node->wake_fd = -1;
     node->now_ns = clock_ns();
     sl_helper_init(&node->helper, sl_handshake_thread_end);
-    atomic_store_explicit(&node->here, pthread_self(), memory_order_relaxed);
+    if (node->options.polled) /* else its own thread says so, and until then nobody is here */
+        atomic_store_explicit(&node->here, pthread_self(), memory_order_relaxed);
     status = node_fill(node, setup);
     if (status == SEALANE_OK && !node->options.polled) {
         int error = pthread_create(&node->thread, NULL, node_run, node);
