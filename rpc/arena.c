@@ -4,19 +4,41 @@
 
 #include <stdlib.h>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1 /* as gcc says it */
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define HIDE(at, bytes) ASAN_POISON_MEMORY_REGION(at, bytes)
+#define SHOW(at, bytes) ASAN_UNPOISON_MEMORY_REGION(at, bytes)
+#else
+#define HIDE(at, bytes) ((void)(at), (void)(bytes))
+#define SHOW(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
 enum {
     BLOCK_MIN = 8192,
-    BLOCK_GROWTH_MAX = 1 << 20
+    BLOCK_GROWTH_MAX = 1 << 20,
+    LINE = 64
 };
 
 struct sl_block {
     struct sl_block *next;
-    _Alignas(64) uint8_t bytes[];
+    _Alignas(LINE) uint8_t bytes[];
 };
 
 static void *allocate(void *user, size_t bytes)
 {
-    return sl_arena_alloc(user, bytes ? bytes : 1);
+    struct sl_call_arena *arena = user;
+
+    if (bytes > arena->peer_left || arena->peer_left - bytes < 16) {
+        arena->peer_refused = true;
+        return NULL;
+    }
+    arena->peer_left -= bytes + 15 - (bytes + 15) % 16;
+    return sl_call_arena_alloc(arena, bytes ? bytes : 1);
 }
 
 static void release(void *user, void *at)
@@ -25,29 +47,32 @@ static void release(void *user, void *at)
     (void)at;
 }
 
-void sl_arena_init(struct sl_arena *arena, size_t limit)
+void sl_call_arena_init(struct sl_call_arena *arena, size_t peer_limit)
 {
     arena->allocator =
         (ProtobufCAllocator){.alloc = allocate, .free = release, .allocator_data = arena};
+    arena->peer_left = peer_limit;
+    arena->peer_refused = false;
     arena->blocks = NULL;
     arena->at = arena->first;
     arena->left = sizeof(arena->first);
     arena->total = 0;
-    arena->limit = limit;
+    HIDE(arena->first, sizeof(arena->first));
 }
 
-void sl_arena_clear(struct sl_arena *arena)
+void sl_call_arena_clear(struct sl_call_arena *arena)
 {
     while (arena->blocks) {
         struct sl_block *next = arena->blocks->next;
         free(arena->blocks);
         arena->blocks = next;
     }
+    SHOW(arena->first, sizeof(arena->first));
 }
 
-static void *take(struct sl_arena *arena, size_t bytes)
+static void *take(struct sl_call_arena *arena, size_t bytes)
 {
-    size_t alignment = bytes >= 64 ? 64 : 16;
+    size_t alignment = bytes >= LINE ? LINE : 16;
     size_t skip = (alignment - (uintptr_t)arena->at % alignment) % alignment;
     void *at;
 
@@ -56,18 +81,21 @@ static void *take(struct sl_arena *arena, size_t bytes)
     at = arena->at + skip;
     arena->at += skip + bytes;
     arena->left -= skip + bytes;
+    SHOW(at, bytes);
     return at;
 }
 
-static size_t block_size(const struct sl_arena *arena, size_t bytes)
+/* Blocks grow with the arena, so that a large message needs few; a large request gets its own. */
+static size_t block_size(const struct sl_call_arena *arena, size_t bytes)
 {
     size_t size = arena->total < BLOCK_GROWTH_MAX ? arena->total : BLOCK_GROWTH_MAX;
 
     size = size < BLOCK_MIN ? BLOCK_MIN : size;
-    return size < bytes + 64 ? (bytes + 127) / 64 * 64 : size;
+    size = size < bytes ? bytes : size;
+    return (size + LINE - 1) / LINE * LINE;
 }
 
-void *sl_arena_alloc(struct sl_arena *arena, size_t bytes)
+void *sl_call_arena_alloc(struct sl_call_arena *arena, size_t bytes)
 {
     void *at = take(arena, bytes);
     struct sl_block *block;
@@ -75,10 +103,10 @@ void *sl_arena_alloc(struct sl_arena *arena, size_t bytes)
 
     if (at)
         return at;
-    if (bytes > arena->limit || arena->total > arena->limit - bytes)
+    if (bytes > SIZE_MAX / 2)
         return NULL;
     size = block_size(arena, bytes);
-    block = aligned_alloc(64, sizeof(*block) + (size + 63) / 64 * 64);
+    block = aligned_alloc(LINE, sizeof(*block) + size);
     if (!block)
         return NULL;
     block->next = arena->blocks;
@@ -86,5 +114,6 @@ void *sl_arena_alloc(struct sl_arena *arena, size_t bytes)
     arena->at = block->bytes;
     arena->left = size;
     arena->total += size;
+    HIDE(block->bytes, size);
     return take(arena, bytes);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arena.h - memory that lives as long as a call: chained blocks, the first one part of the call, so that a small call costs one
- * allocation. One user at a time. */
+ * allocation. One user at a time. Under AddressSanitizer what was not handed out is poisoned. */
 #ifndef SL_ARENA_H
 #define SL_ARENA_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,21 +15,23 @@ enum {
 
 struct sl_block;
 
-struct sl_arena {
-    ProtobufCAllocator allocator; /* draws from here; its free does nothing */
+struct sl_call_arena {
+    ProtobufCAllocator
+        allocator;     /* draws from here, on the peer's account; its free does nothing */
+    size_t peer_left;  /* what the peer's bytes may still make us allocate */
+    bool peer_refused; /* and they wanted more */
     struct sl_block *blocks;
     uint8_t *at;
     size_t left;
     size_t total; /* bytes of all blocks */
-    size_t limit; /* of total */
     _Alignas(64) uint8_t first[SL_ARENA_FIRST];
 };
 
-/* At most `limit` bytes of blocks. */
-void sl_arena_init(struct sl_arena *arena, size_t limit);
-void sl_arena_clear(struct sl_arena *arena);
+/* `peer_limit` bounds what the allocator gives, not sl_call_arena_alloc. */
+void sl_call_arena_init(struct sl_call_arena *arena, size_t peer_limit);
+void sl_call_arena_clear(struct sl_call_arena *arena);
 
-/* 16-byte aligned; 64-byte aligned from 64 bytes on. NULL past the limit or without memory. */
-void *sl_arena_alloc(struct sl_arena *arena, size_t bytes);
+/* 16-byte aligned; 64-byte aligned from 64 bytes on. NULL without memory. */
+void *sl_call_arena_alloc(struct sl_call_arena *arena, size_t bytes);
 
 #endif

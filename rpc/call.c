@@ -12,7 +12,7 @@
 
 struct sealane_call *sl_call_new(struct sl_gate *gate)
 {
-    struct sealane_call *call = aligned_alloc(64, (sizeof(*call) + 63) / 64 * 64);
+    struct sealane_call *call = sl_gate_call_memory(gate, sizeof(*call));
 
     if (!call)
         return NULL;
@@ -23,8 +23,8 @@ struct sealane_call *sl_call_new(struct sl_gate *gate)
     atomic_init(&call->holders, 1);
     call->gate = gate;
     sl_gate_hold(gate);
-    /* Unpacked protobuf takes several times its packed size; empty unknown fields most. */
-    sl_arena_init(&call->arena, (size_t)gate->limits.max_message_bytes * 16 + (1 << 20));
+    sl_call_arena_init(&call->arena,
+                       (size_t)gate->limits.max_message_bytes * SL_UNPACK_FACTOR + (1 << 20));
     return call;
 }
 
@@ -33,9 +33,12 @@ void sl_call_hold(struct sealane_call *call)
     atomic_fetch_add_explicit(&call->holders, 1, memory_order_relaxed);
 }
 
-static void parts_free(struct sealane_call *call)
+static void memory_free(struct sealane_call *call)
 {
     struct sl_intake *intake = &call->intake;
+
+    for (const struct sl_large *large = call->large; large; large = large->next)
+        sl_gate_free(call->gate, large->at, large->bytes);
 
     for (size_t i = 0; i < intake->part_count; i++) {
         if (intake->parts[i].pooled)
@@ -53,9 +56,9 @@ void sl_call_leave(struct sealane_call *call)
         return;
     if (call->on_end)
         call->on_end(call->on_end_user);
-    parts_free(call);
-    sl_arena_clear(&call->arena);
-    free(call);
+    memory_free(call);
+    sl_call_arena_clear(&call->arena);
+    sl_gate_call_free(gate, call);
     sl_gate_leave(gate);
 }
 
@@ -72,6 +75,14 @@ bool sl_call_decide(struct sealane_call *call, enum sealane_status status, const
 struct sealane_call *sl_call_of_timer(struct sl_timer *timer)
 {
     return (struct sealane_call *)(void *)((char *)timer - offsetof(struct sealane_call, timer));
+}
+
+uint64_t sl_deadline_of(const struct sealane_node *node, uint64_t timeout_ns)
+{
+    const uint64_t most =
+        (uint64_t)INT64_MAX / 2; /* 146 years: sums with the clock stay in range */
+
+    return timeout_ns == 0 ? 0 : sl_node_now(node) + (timeout_ns < most ? timeout_ns : most);
 }
 
 SEALANE_RESULT sl_call_watch(struct sealane_call *call, void (*late)(struct sl_timer *timer))
@@ -94,6 +105,18 @@ SEALANE_RESULT sl_call_send(struct sealane_call *call, uint8_t flags)
     };
     SL_TRY(sl_lane_send(call->lane, &call->send));
     call->sending = true;
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sl_check_type(const ProtobufCMessage *message,
+                             const ProtobufCMessageDescriptor *type)
+{
+    if (!message || message->descriptor != type)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a message is %s, expected an initialised %s",
+                       !message               ? "NULL"
+                       : !message->descriptor ? "not initialised"
+                                              : message->descriptor->name,
+                       type->name);
     return SEALANE_OK;
 }
 
@@ -149,13 +172,18 @@ struct sealane_call *sl_table_find(const struct sl_call_table *table, uint64_t i
     return call;
 }
 
-struct sealane_call *sl_table_any(const struct sl_call_table *table)
+void sl_table_each(struct sl_call_table *table, void (*function)(struct sealane_call *call))
 {
     for (size_t i = 0; table->count > 0 && i < SL_BUCKETS; i++) {
-        if (table->buckets[i])
-            return table->buckets[i];
+        struct sealane_call *call = table->buckets[i];
+
+        while (call) {
+            struct sealane_call *next = call->bucket_next;
+
+            function(call);
+            call = next;
+        }
     }
-    return NULL;
 }
 
 /* ---- other threads ---- */
@@ -220,13 +248,11 @@ static void errand_run(struct sl_post *post)
     sl_wait_finish(&errand->wait);
 }
 
-SEALANE_RESULT sl_run_there(struct sl_gate *gate, struct sealane_node *node, sl_errand *run,
-                            void *argument)
+SEALANE_RESULT sl_run_inside(struct sl_gate *gate, struct sealane_node *node, sl_errand *run,
+                             void *argument)
 {
     struct errand errand = {.post.run = errand_run, .run = run, .argument = argument};
 
-    if (sl_node_is_here(node))
-        return run(argument);
     sl_wait_init(&errand.wait);
     if (!sl_gate_post(gate, &errand.post))
         return SL_FAIL(SEALANE_UNAVAILABLE, "the channel or server has ended");
@@ -234,6 +260,12 @@ SEALANE_RESULT sl_run_there(struct sl_gate *gate, struct sealane_node *node, sl_
     if (errand.status != SEALANE_OK)
         return SL_FAIL(errand.status, "%s", errand.text);
     return SEALANE_OK;
+}
+
+SEALANE_RESULT sl_run_there(struct sl_gate *gate, struct sealane_node *node, sl_errand *run,
+                            void *argument)
+{
+    return sl_node_is_here(node) ? run(argument) : sl_run_inside(gate, node, run, argument);
 }
 
 /* ---- the door ---- */
@@ -249,9 +281,28 @@ void sealane_call_free(struct sealane_call *call)
         sl_call_leave(call);
 }
 
+enum {
+    LARGE_MIN =
+        256 * 1024 /* from here on memory comes from the gate, which keeps it for the next call */
+};
+
+static void *large_alloc(struct sealane_call *call, size_t bytes)
+{
+    struct sl_large *large = sl_call_arena_alloc(&call->arena, sizeof(*large));
+
+    if (!large)
+        return NULL;
+    *large = (struct sl_large){call->large, sl_gate_alloc(call->gate, bytes), bytes};
+    if (large->at)
+        call->large = large;
+    return large->at;
+}
+
 void *sealane_call_alloc(struct sealane_call *call, size_t bytes)
 {
-    return sl_arena_alloc(&call->arena, (bytes + 63) / 64 * 64 + (bytes == 0 ? 64u : 0u));
+    if (bytes >= LARGE_MIN)
+        return large_alloc(call, bytes);
+    return sl_call_arena_alloc(&call->arena, bytes > 64 ? bytes : 64);
 }
 
 const char *sealane_call_message(const struct sealane_call *call)

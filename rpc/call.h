@@ -50,6 +50,13 @@ enum sl_server_phase {
     SL_PHASE_ANSWERED
 };
 
+/* Memory of a call that is too large for its arena. */
+struct sl_large {
+    struct sl_large *next;
+    void *at;
+    size_t bytes;
+};
+
 struct sealane_call {
     struct sl_gate *gate;
     _Atomic unsigned holders;
@@ -65,6 +72,7 @@ struct sealane_call {
     enum sealane_status status;
     struct sl_intake intake;
     struct sl_post post;
+    struct sl_large *large;
     struct sealane_security security;
 
     /* client */
@@ -86,6 +94,7 @@ struct sealane_call {
     sealane_invoke *invoke;
     sealane_function *function;
     void *user;
+    const ProtobufCMessageDescriptor *reply_type;
     atomic_bool answered;
     enum sealane_status
         answer_status; /* the handler's; `status` and `text` are the node's thread's */
@@ -95,7 +104,7 @@ struct sealane_call {
     void *on_end_user;
 
     char text[SL_STATUS_TEXT_MAX + 1];
-    struct sl_arena arena; /* last: its first block is not cleared */
+    struct sl_call_arena arena; /* last: its first block is not cleared */
 };
 
 /* A new call with one holder; NULL without memory. Any thread. */
@@ -105,6 +114,9 @@ void sl_call_leave(struct sealane_call *call);
 
 /* Records how the call ended; the first time counts. False: it had ended. */
 bool sl_call_decide(struct sealane_call *call, enum sealane_status status, const char *text);
+
+/* A deadline that is timeout_ns from now; 0 stays none. */
+uint64_t sl_deadline_of(const struct sealane_node *node, uint64_t timeout_ns);
 
 /* Starts the deadline's timer when there is a deadline. */
 SEALANE_RESULT sl_call_watch(struct sealane_call *call, void (*late)(struct sl_timer *timer));
@@ -116,8 +128,12 @@ SEALANE_RESULT sl_call_send(struct sealane_call *call, uint8_t flags);
 /* True when nothing of the call is borrowed any more. */
 bool sl_call_is_free(const struct sealane_call *call);
 
-/* Ends what is going out and coming in; memory is freed with the call. */
+/* Ends what is going out and coming in, as far as nothing is borrowed; memory is freed with the call. Can be repeated. */
 void sl_call_stop(struct sealane_call *call);
+
+/* INVALID_ARGUMENT when a user's message is not initialised as, or of, the type. */
+SEALANE_RESULT sl_check_type(const ProtobufCMessage *message,
+                             const ProtobufCMessageDescriptor *type);
 
 /* ---- intake ---- */
 
@@ -163,7 +179,9 @@ struct sl_call_table {
 void sl_table_add(struct sl_call_table *table, struct sealane_call *call);
 void sl_table_remove(struct sl_call_table *table, struct sealane_call *call);
 struct sealane_call *sl_table_find(const struct sl_call_table *table, uint64_t id);
-struct sealane_call *sl_table_any(const struct sl_call_table *table);
+
+/* Calls function for each call; that may remove its call from the table, no other. */
+void sl_table_each(struct sl_call_table *table, void (*function)(struct sealane_call *call));
 
 /* ---- other threads ---- */
 
@@ -176,6 +194,10 @@ void sl_wait_for(struct sealane_node *node, struct sl_wait *wait);
 typedef enum sealane_status sl_errand(void *argument);
 SEALANE_RESULT sl_run_there(struct sl_gate *gate, struct sealane_node *node, sl_errand *errand,
                             void *argument);
+
+/* The same from outside of handlers and callbacks only, and always in a turn of the node: what it calls is inside. */
+SEALANE_RESULT sl_run_inside(struct sl_gate *gate, struct sealane_node *node, sl_errand *errand,
+                             void *argument);
 
 /* ---- the two ends ---- */
 void sl_client_fail(struct sealane_call *call, enum sealane_status status, const char *text);

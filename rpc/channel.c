@@ -39,6 +39,8 @@ struct sealane_channel {
     char *target, *server_name;
     enum channel_state state;
     struct sl_lane *lane;
+    enum sealane_status lost_status; /* how the last lane ended */
+    char lost_why[SL_STATUS_TEXT_MAX + 1];
     struct sl_timer hold;         /* CHANNEL_HOLDING */
     struct sealane_error refused; /* why a lane could not even start; status OK: it could */
     struct sl_call_table calls;
@@ -141,6 +143,16 @@ static void call_late(struct sl_timer *timer)
 
 /* ---- a call's way out ---- */
 
+/* Part of the time may have passed while there was no lane. */
+static void tell_time_left(struct sealane_call *call)
+{
+    uint64_t now = sl_node_now(call->channel->node);
+
+    if (call->deadline_ns != 0)
+        sl_head_set_timeout(call->packed.bytes,
+                            call->deadline_ns > now ? call->deadline_ns - now : 1);
+}
+
 static SEALANE_RESULT put_on_lane(struct sealane_channel *channel, struct sealane_call *call)
 {
     uint32_t allowed = sl_lane_peer_max_calls(channel->lane);
@@ -153,7 +165,15 @@ static SEALANE_RESULT put_on_lane(struct sealane_channel *channel, struct sealan
     call->id = ++channel->last_id;
     sl_table_add(&channel->calls, call);
     sl_lane_security(channel->lane, &call->security);
-    return sl_call_send(call, 0);
+    tell_time_left(call);
+    if (sl_call_send(call, 0) == SEALANE_OK)
+        return SEALANE_OK;
+    sl_table_remove(&channel->calls, call);
+    call->lane = NULL;
+    if (sealane_last_error()->status != SEALANE_FAILED_PRECONDITION)
+        return sealane_last_error()->status;
+    line_push(channel, call); /* the lane is about to end: the next one will do */
+    return SEALANE_OK;
 }
 
 static SEALANE_RESULT launch(struct sealane_call *call)
@@ -201,10 +221,6 @@ static SEALANE_RESULT launch_anywhere(struct sealane_call *call)
     }
     if (launch(call) == SEALANE_OK)
         return SEALANE_OK;
-    if (call->in_line)
-        line_remove(call->channel, call);
-    if (call->lane)
-        sl_table_remove(&call->channel->calls, call);
     if (call->launched)
         call->channel->launched--;
     sl_timer_stop(call->channel->node, &call->timer);
@@ -236,13 +252,25 @@ static void finish_if_whole(struct sealane_call *call)
     settle(call);
 }
 
+/* What the server said wrongly is not the caller's INVALID_ARGUMENT. */
+static void fail_to_read(struct sealane_call *call)
+{
+    if (sealane_last_error()->status == SEALANE_INVALID_ARGUMENT)
+        (void)SL_FAIL(SEALANE_INTERNAL, "the reply of %s cannot be read: %s", call->method->path,
+                      sealane_last_error()->message);
+    fail_with_last_error(call);
+}
+
 static SEALANE_RESULT reply_open(struct sealane_call *call, const struct sl_message_bytes *whole)
 {
     struct sl_head head;
 
     SL_TRY(sl_head_parse(whole->at, whole->count, &head)); /* a lie: the lane's end */
+    if (head.path_bytes != 0 || head.timeout_ns != 0)
+        return SL_FAIL(SEALANE_DATA_LOSS, "a reply's head has a path of %u bytes and %llu ns",
+                       head.path_bytes, (unsigned long long)head.timeout_ns);
     if (sl_intake_open(call, &head, whole->at, call->method->reply) != SEALANE_OK)
-        fail_with_last_error(call);
+        fail_to_read(call);
     else
         finish_if_whole(call);
     return SEALANE_OK;
@@ -265,13 +293,16 @@ static void take_status(struct sealane_call *call, const struct sl_lane_event *e
 {
     char text[SL_STATUS_TEXT_MAX + 1];
 
+    if (event->status == SEALANE_OK && !call->intake.message) {
+        sl_client_fail(call, SEALANE_INTERNAL, "the server ended the call with OK and no reply");
+        return;
+    }
     if (event->status == SEALANE_OK) {
         call->end_seen = true;
         finish_if_whole(call);
         return;
     }
-    memcpy(text, event->bytes, event->count);
-    text[event->count] = '\0';
+    (void)snprintf(text, sizeof(text), "%.*s", (int)event->count, (const char *)event->bytes);
     if (sl_call_decide(call, event->status, text)) {
         sl_call_stop(call);
         settle(call);
@@ -319,38 +350,46 @@ static void connecting_done(struct sealane_channel *channel, enum sealane_status
 
 static void lane_ready(struct sealane_channel *channel)
 {
-    struct sealane_call *call;
+    struct sealane_call *call, *last = channel->line_last;
+    bool done = last == NULL;
 
     channel->state = CHANNEL_READY;
     connecting_done(channel, SEALANE_OK, "");
-    while ((call = channel->line_first) != NULL) {
+    while (!done && (call = channel->line_first) != NULL) {
+        done = call == last;
         line_remove(channel, call);
         if (put_on_lane(channel, call) != SEALANE_OK)
             fail_with_last_error(call);
     }
 }
 
-/* Everything of the lane's is ours again; its calls end with its reason. */
-static void fail_calls(struct sealane_channel *channel, enum sealane_status status,
-                       const char *text)
+/* Callbacks may start new calls: those line up behind `last` and are not of this lane. */
+static void fail_line(struct sealane_channel *channel, enum sealane_status status, const char *text)
 {
-    struct sealane_call *call,
-        *last = channel->line_last; /* callbacks may start new calls: those are not of this lane */
+    struct sealane_call *last = channel->line_last, *call;
+    bool done = last == NULL;
 
-    while ((call = sl_table_any(&channel->calls)) != NULL) {
-        call->sending = false;
-        call->intake.placing = 0;
-        (void)sl_call_decide(call, status, text);
-        sl_call_stop(call);
-        settle(call);
-    }
-    while (last && (call = channel->line_first) != NULL) {
-        bool done = call == last;
-
+    while (!done && (call = channel->line_first) != NULL) {
+        done = call == last;
         sl_client_fail(call, status, text);
-        if (done)
-            break;
     }
+}
+
+/* The lane has ended: everything is ours again, and its calls end with its reason. */
+static void end_with_lane(struct sealane_call *call)
+{
+    const struct sealane_channel *channel = call->channel;
+
+    call->sending = false;
+    call->intake.placing = 0;
+    (void)sl_call_decide(call, channel->lost_status, channel->lost_why);
+    sl_call_stop(call);
+    settle(call);
+}
+
+static void end_with_channel(struct sealane_call *call)
+{
+    sl_client_fail(call, SEALANE_CANCELLED, "the channel ended");
 }
 
 static void release(struct sealane_channel *channel)
@@ -375,7 +414,7 @@ static void hold_over(struct sl_timer *timer)
     channel->state = CHANNEL_IDLE;
     channel->refused.status = SEALANE_OK;
     if (refused.status != SEALANE_OK) {
-        fail_calls(channel, refused.status, refused.message);
+        fail_line(channel, refused.status, refused.message);
         connecting_done(channel, refused.status, refused.message);
     } else if (channel->line_first || channel->connecting) {
         channel_go(channel);
@@ -393,16 +432,22 @@ static void hold_back(struct sealane_channel *channel)
 
 static void lane_closed(struct sealane_channel *channel, const struct sl_lane_event *event)
 {
-    char text[SL_STATUS_TEXT_MAX + 1];
     bool was_ready = channel->state == CHANNEL_READY;
 
-    (void)snprintf(text, sizeof(text), "%.*s", (int)event->count, (const char *)event->bytes);
+    channel->lost_status = event->status;
+    (void)snprintf(channel->lost_why, sizeof(channel->lost_why), "%.*s", (int)event->count,
+                   (const char *)event->bytes);
     channel->lane = NULL;
     channel->state = CHANNEL_IDLE;
     if (!channel->ended && !was_ready)
         hold_back(channel);
-    fail_calls(channel, event->status, text);
-    connecting_done(channel, event->status, text);
+    sl_table_each(&channel->calls, end_with_lane); /* a lane that came up has these calls, */
+    if (!was_ready) {                              /* one that never did has the line */
+        fail_line(channel, channel->lost_status, channel->lost_why);
+        connecting_done(channel, channel->lost_status, channel->lost_why);
+    } else if (channel->line_first && !channel->ended) {
+        channel_go(channel);
+    }
     if (channel->ended)
         release(channel);
 }
@@ -539,7 +584,8 @@ static void channel_end(struct sl_child *child)
         (struct sealane_channel *)(void *)((char *)child - offsetof(struct sealane_channel, child));
 
     channel->ended = true;
-    fail_calls(channel, SEALANE_CANCELLED, "the channel ended");
+    fail_line(channel, SEALANE_CANCELLED, "the channel ended");
+    sl_table_each(&channel->calls, end_with_channel); /* those that are borrowed wait for CLOSED */
     connecting_done(channel, SEALANE_CANCELLED, "the channel ended");
     sl_timer_stop(channel->node, &channel->hold);
     sl_gate_close(channel->gate);
@@ -577,7 +623,7 @@ void sealane_channel_free(struct sealane_channel *channel)
     sl_wait_init(&released);
     channel->released = &released;
     sl_gate_hold(gate);
-    if (sl_run_there(gate, node, end_now, channel) == SEALANE_OK)
+    if (sl_run_inside(gate, node, end_now, channel) == SEALANE_OK)
         sl_wait_for(node, &released);
     sl_gate_leave(gate);
 }
@@ -639,6 +685,8 @@ SEALANE_RESULT sealane_channel_new(struct sealane_node *node, const char *target
     if (status == SEALANE_OK)
         status = sl_run_there(channel->gate, node, adopt, channel);
     if (status != SEALANE_OK) {
+        if (channel->gate)
+            sl_gate_leave(channel->gate);
         free(channel->target);
         free(channel->server_name);
         free(channel);
@@ -687,14 +735,16 @@ static SEALANE_RESULT call_make(struct sealane_channel *channel,
     struct sl_pack_options pack = {.method = method->path,
                                    .timeout_ns = timeout_ns,
                                    .max_message_bytes = channel->gate->limits.max_message_bytes};
-    struct sealane_call *call = sl_call_new(channel->gate);
+    struct sealane_call *call;
     enum sealane_status status;
 
+    SL_TRY(sl_check_type(request, method->request));
+    call = sl_call_new(channel->gate);
     if (!call)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a call");
     call->channel = channel;
     call->method = method;
-    call->deadline_ns = timeout_ns ? sl_node_now(channel->node) + timeout_ns : 0;
+    call->deadline_ns = sl_deadline_of(channel->node, timeout_ns);
     status = sl_codec_pack(&call->arena, request, &pack, &call->packed);
     if (status != SEALANE_OK) {
         sl_call_leave(call);

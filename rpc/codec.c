@@ -71,24 +71,101 @@ uint64_t sl_head_next_part(struct sl_head *head, struct sl_path *path)
     return bytes;
 }
 
-SEALANE_RESULT sl_codec_unpack(struct sl_arena *arena, const ProtobufCMessageDescriptor *type,
+/* ---- wire bytes ----
+ *
+ * protobuf-c's unpacker recurses without a limit, about 0.9 KB of stack per level: nesting is bounded before it runs. */
+
+static uint64_t read_varint(struct sl_cursor *cursor)
+{
+    uint64_t value = 0;
+
+    for (unsigned shift = 0; shift < 70; shift += 7) {
+        uint8_t byte = sl_cursor_u8(cursor);
+
+        if (shift < 64)
+            value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return value;
+    }
+    cursor->bad = true;
+    return 0;
+}
+
+static SEALANE_RESULT wire_check(const ProtobufCMessageDescriptor *type, struct sl_cursor *cursor,
+                                 unsigned depth);
+
+static SEALANE_RESULT wire_field(const ProtobufCMessageDescriptor *type, struct sl_cursor *cursor,
+                                 unsigned depth)
+{
+    uint64_t key = read_varint(cursor);
+    const ProtobufCFieldDescriptor *field;
+    struct sl_cursor inner;
+
+    switch (key & 7) {
+    case 0:
+        (void)read_varint(cursor);
+        return SEALANE_OK;
+    case 1:
+        (void)sl_cursor_take(cursor, 8);
+        return SEALANE_OK;
+    case 5:
+        (void)sl_cursor_take(cursor, 4);
+        return SEALANE_OK;
+    case 2:
+        inner = (struct sl_cursor){.left = (size_t)read_varint(cursor)};
+        inner.at = sl_cursor_take(cursor, inner.left);
+        field = cursor->bad || key >> 3 > INT32_MAX
+                    ? NULL
+                    : protobuf_c_message_descriptor_get_field(type, (unsigned)(key >> 3));
+        if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
+            return wire_check(field->descriptor, &inner, depth + 1);
+        return SEALANE_OK;
+    default:
+        cursor->bad = true;
+        return SEALANE_OK;
+    }
+}
+
+static SEALANE_RESULT wire_check(const ProtobufCMessageDescriptor *type, struct sl_cursor *cursor,
+                                 unsigned depth)
+{
+    if (depth > SL_DEPTH_MAX)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a message is nested deeper than %d levels",
+                       SL_DEPTH_MAX);
+    while (cursor->left > 0 && !cursor->bad)
+        SL_TRY(wire_field(type, cursor, depth));
+    if (cursor->bad)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "the bytes of a %s are no protobuf", type->name);
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sl_codec_unpack(struct sl_call_arena *arena, const ProtobufCMessageDescriptor *type,
                                const uint8_t *bytes, size_t count, ProtobufCMessage **message_p)
 {
+    struct sl_cursor cursor = {.at = bytes, .left = count};
     ProtobufCMessage *message;
 
-    SL_TRY(sl_wire_check(type, bytes, count));
+    SL_TRY(wire_check(type, &cursor, 1));
     message = protobuf_c_message_unpack(type, &arena->allocator, count, bytes);
+    if (!message && arena->peer_refused)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
+                       "a %s of %zu bytes takes more memory than %d times max_message_bytes",
+                       type->name, count, SL_UNPACK_FACTOR);
     if (!message)
         return SL_FAIL(
             SEALANE_INVALID_ARGUMENT,
-            "%zu bytes cannot be unpacked as %s: a required field is missing, or they need more memory "
-            "than a message may",
+            "%zu bytes cannot be unpacked as %s: a wrong wire type or a missing required field",
             count, type->name);
     *message_p = message;
     return SEALANE_OK;
 }
 
 /* ---- writing ---- */
+
+void sl_head_set_timeout(uint8_t *bytes, uint64_t timeout_ns)
+{
+    sl_put64(bytes + 8, timeout_ns);
+}
 
 static size_t head_bytes_of(const struct sl_leavings *leavings, size_t path_bytes)
 {
@@ -113,7 +190,7 @@ static void parts_write(const struct sl_leavings *leavings, uint8_t *at, struct 
     }
 }
 
-SEALANE_RESULT sl_codec_pack(struct sl_arena *arena, const ProtobufCMessage *message,
+SEALANE_RESULT sl_codec_pack(struct sl_call_arena *arena, const ProtobufCMessage *message,
                              const struct sl_pack_options *options, struct sl_packed *packed_p)
 {
     size_t path_bytes = options->method ? strlen(options->method) : 0;
@@ -130,14 +207,17 @@ SEALANE_RESULT sl_codec_pack(struct sl_arena *arena, const ProtobufCMessage *mes
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
                        "a %s has %zu bytes, max_message_bytes allows %u", message->descriptor->name,
                        message_bytes, options->max_message_bytes);
-    bytes = sl_arena_alloc(arena, head_bytes + message_bytes);
-    parts = sl_arena_alloc(arena, (leavings.count + 1) * sizeof(*parts));
-    if (!bytes || !parts || path_bytes > SL_METHOD_PATH_MAX)
+    if (path_bytes > SL_METHOD_PATH_MAX)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a method's path has %zu bytes, at most %d may be",
+                       path_bytes, SL_METHOD_PATH_MAX);
+    bytes = sl_call_arena_alloc(arena, head_bytes + message_bytes);
+    parts = sl_call_arena_alloc(arena, (leavings.count + 1) * sizeof(*parts));
+    if (!bytes || !parts)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory to pack %zu bytes",
                        head_bytes + message_bytes);
     sl_put32(bytes, (uint32_t)head_bytes);
     sl_put32(bytes + 4, (uint32_t)message_bytes);
-    sl_put64(bytes + 8, options->timeout_ns);
+    sl_head_set_timeout(bytes, options->timeout_ns);
     sl_put16(bytes + 16, (uint16_t)path_bytes);
     sl_put16(bytes + 18, (uint16_t)leavings.count);
     if (path_bytes > 0)

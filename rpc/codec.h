@@ -18,8 +18,11 @@
 
 enum {
     SL_HEAD_FIXED = 20,
-    SL_HEAD_MAX = 1 << 20, /* more than 4096 parts of 32 steps ever need */
-    SL_METHOD_PATH_MAX = 1024
+    SL_METHOD_PATH_MAX = 1024,
+    SL_HEAD_MAX = SL_HEAD_FIXED + SL_METHOD_PATH_MAX + SL_PARTS_MAX * (9 + SL_PATH_STEPS * 8),
+    /* What an unpacked message may take, in units of max_message_bytes (and 1 MiB): protobuf-c makes 40 times its size of a
+     * message that is nothing but empty messages, two to four times of an ordinary one. */
+    SL_UNPACK_FACTOR = 32
 };
 
 struct sl_head {
@@ -33,7 +36,7 @@ struct sl_head {
 };
 
 struct sl_packed {
-    const uint8_t *bytes;
+    uint8_t *bytes;
     size_t count;
     const struct sl_part *parts;
     size_t part_count;
@@ -49,6 +52,9 @@ SEALANE_RESULT sl_head_parse(const uint8_t *bytes, size_t count, struct sl_head 
 /* The next part of the table; the table was checked by sl_head_parse. */
 uint64_t sl_head_next_part(struct sl_head *head, struct sl_path *path);
 
+/* In packed bytes that have not left yet. */
+void sl_head_set_timeout(uint8_t *bytes, uint64_t timeout_ns);
+
 /* Packs head and message into the arena. `method` is NULL for replies. INVALID_ARGUMENT for tensors, RESOURCE_EXHAUSTED naming
  * max_message_bytes. */
 struct sl_pack_options {
@@ -56,11 +62,11 @@ struct sl_pack_options {
     uint64_t timeout_ns;
     uint32_t max_message_bytes;
 };
-SEALANE_RESULT sl_codec_pack(struct sl_arena *arena, const ProtobufCMessage *message,
+SEALANE_RESULT sl_codec_pack(struct sl_call_arena *arena, const ProtobufCMessage *message,
                              const struct sl_pack_options *options, struct sl_packed *packed_p);
 
-/* Unpacks into the arena after checking nesting. INVALID_ARGUMENT. */
-SEALANE_RESULT sl_codec_unpack(struct sl_arena *arena, const ProtobufCMessageDescriptor *type,
+/* Unpacks into the arena after checking nesting. INVALID_ARGUMENT; RESOURCE_EXHAUSTED when it needs more than the arena gives. */
+SEALANE_RESULT sl_codec_unpack(struct sl_call_arena *arena, const ProtobufCMessageDescriptor *type,
                                const uint8_t *bytes, size_t count, ProtobufCMessage **message_p);
 
 #endif

@@ -9,7 +9,12 @@
 enum {
     PAGE = 4096,
     POOL_BLOCK_MAX =
-        64 << 20 /* larger blocks go back to the system: their pages cost less than keeping them */
+        64 << 20, /* larger blocks go back to the system: their pages cost less than keeping them */
+#if defined(__SANITIZE_ADDRESS__)
+    KEEP_SPARES = 0 /* a use after free shows */
+#else
+    KEEP_SPARES = 1
+#endif
 };
 
 static void grant_all(struct sl_post *post);
@@ -52,6 +57,8 @@ void sl_gate_leave(struct sl_gate *gate)
         if (gate->pool[i].at)
             (void)munmap(gate->pool[i].at, gate->pool[i].bytes);
     }
+    for (unsigned i = 0; i < gate->spare_count; i++)
+        free(gate->spares[i]);
     (void)pthread_mutex_destroy(&gate->lock);
     free(gate);
 }
@@ -196,6 +203,28 @@ static size_t whole_pages(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
+void *sl_gate_call_memory(struct sl_gate *gate, size_t bytes)
+{
+    void *at = NULL;
+
+    (void)pthread_mutex_lock(&gate->lock);
+    if (gate->spare_count > 0)
+        at = gate->spares[--gate->spare_count];
+    (void)pthread_mutex_unlock(&gate->lock);
+    return at ? at : aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+void sl_gate_call_free(struct sl_gate *gate, void *call)
+{
+    (void)pthread_mutex_lock(&gate->lock);
+    if (KEEP_SPARES && gate->node && gate->spare_count < SL_SPARE_CALLS) {
+        gate->spares[gate->spare_count++] = call;
+        call = NULL;
+    }
+    (void)pthread_mutex_unlock(&gate->lock);
+    free(call);
+}
+
 static void *pool_take(struct sl_gate *gate, size_t bytes)
 {
     void *at = NULL;
@@ -205,10 +234,32 @@ static void *pool_take(struct sl_gate *gate, size_t bytes)
         if (gate->pool[i].at && gate->pool[i].bytes == bytes) {
             at = gate->pool[i].at;
             gate->pool[i].at = NULL;
+            gate->pooled -= bytes;
         }
     }
     (void)pthread_mutex_unlock(&gate->lock);
     return at;
+}
+
+/* Under the lock. Keeps the block, in the place of an older one when there is no empty place; answers what must be unmapped. */
+static struct sl_free_block pool_keep(struct sl_gate *gate, struct sl_free_block block)
+{
+    unsigned place = 0;
+    struct sl_free_block old;
+
+    if (block.bytes > POOL_BLOCK_MAX ||
+        block.bytes > gate->limits.tensor_memory_bytes - gate->used ||
+        gate->pooled > gate->limits.tensor_memory_bytes - gate->used - block.bytes)
+        return block;
+    while (place < SL_POOL_BLOCKS && gate->pool[place].at)
+        place++;
+    if (place == SL_POOL_BLOCKS)
+        place = gate->pool_turn++ % SL_POOL_BLOCKS;
+    old = gate->pool[place];
+    gate->pool[place] = block;
+    gate->pooled += block.bytes;
+    gate->pooled -= old.at ? old.bytes : 0;
+    return old;
 }
 
 void *sl_gate_alloc(struct sl_gate *gate, size_t bytes)
@@ -216,7 +267,7 @@ void *sl_gate_alloc(struct sl_gate *gate, size_t bytes)
     size_t whole = whole_pages(bytes);
     void *at = whole <= POOL_BLOCK_MAX ? pool_take(gate, whole) : NULL;
 
-    if (at)
+    if (at || whole < bytes)
         return at;
     at = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
@@ -227,26 +278,11 @@ void *sl_gate_alloc(struct sl_gate *gate, size_t bytes)
 
 void sl_gate_free(struct sl_gate *gate, void *at, size_t bytes)
 {
-    size_t whole = whole_pages(bytes);
-    struct sl_free_block old = {at, whole};
+    struct sl_free_block old = {at, whole_pages(bytes)};
 
-    if (whole <= POOL_BLOCK_MAX) {
-        (void)pthread_mutex_lock(&gate->lock);
-        for (int i = 0; i < SL_POOL_BLOCKS && old.at == at; i++) {
-            if (!gate->pool[i].at) {
-                gate->pool[i] = old;
-                old.at = NULL;
-            }
-        }
-        if (old.at == at) { /* full: one of another size makes way */
-            static _Atomic unsigned turn;
-            unsigned i = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % SL_POOL_BLOCKS;
-
-            old = gate->pool[i];
-            gate->pool[i] = (struct sl_free_block){at, whole};
-        }
-        (void)pthread_mutex_unlock(&gate->lock);
-    }
+    (void)pthread_mutex_lock(&gate->lock);
+    old = pool_keep(gate, old);
+    (void)pthread_mutex_unlock(&gate->lock);
     if (old.at)
         (void)munmap(old.at, old.bytes);
 }

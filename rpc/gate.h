@@ -14,7 +14,8 @@
 #include <stdatomic.h>
 
 enum {
-    SL_POOL_BLOCKS = 16
+    SL_POOL_BLOCKS = 16,
+    SL_SPARE_CALLS = 64
 };
 
 struct sl_limits {
@@ -46,8 +47,12 @@ struct sl_gate {
     struct sl_waiter *first, *last; /* node's thread, under the lock */
     struct sl_post grant;
     bool grant_posted;
-    struct sl_free_block pool
-        [SL_POOL_BLOCKS]; /* tensor memory kept for the next one: fresh pages cost ten times a copy */
+    /* Tensor memory kept for the next one, as far as the limit leaves room: fresh pages cost ten times a copy. */
+    struct sl_free_block pool[SL_POOL_BLOCKS];
+    uint64_t pooled;
+    unsigned pool_turn;
+    void *spares[SL_SPARE_CALLS]; /* memory of calls that ended */
+    unsigned spare_count;
 };
 
 /* Limits that are 0 become the defaults that sealane.h states. */
@@ -73,6 +78,10 @@ void sl_gate_unwait(struct sl_gate *gate, struct sl_waiter *waiter);
 
 /* Gives reserved bytes back. Any thread. */
 void sl_gate_return(struct sl_gate *gate, uint64_t bytes);
+
+/* Memory of one call, always of the same size. NULL without memory. Any thread. */
+void *sl_gate_call_memory(struct sl_gate *gate, size_t bytes);
+void sl_gate_call_free(struct sl_gate *gate, void *call);
 
 /* Memory of one large tensor; NULL when the system has none. Any thread. */
 void *sl_gate_alloc(struct sl_gate *gate, size_t bytes);

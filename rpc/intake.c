@@ -30,16 +30,18 @@ static SEALANE_RESULT begin(struct sealane_call *call, const struct sl_lane_even
     return SEALANE_OK;
 }
 
-static SEALANE_RESULT gather(struct sl_intake *intake, const struct sl_lane_event *event)
+static bool gather(struct sl_intake *intake, const struct sl_lane_event *event)
 {
     if (!intake->buffer)
         intake->buffer = malloc(intake->want);
-    if (!intake->buffer)
-        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes",
-                       intake->want);
+    if (!intake->buffer) {
+        (void)SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes",
+                      intake->want);
+        return false;
+    }
     memcpy(intake->buffer + intake->have, event->bytes, event->count);
     intake->have += event->count;
-    return SEALANE_OK;
+    return true;
 }
 
 SEALANE_RESULT sl_intake_take(struct sealane_call *call, const struct sl_lane_event *event,
@@ -64,7 +66,11 @@ SEALANE_RESULT sl_intake_take(struct sealane_call *call, const struct sl_lane_ev
     *whole_p = (struct sl_message_bytes){event->bytes, event->count};
     if (first && last)
         return SEALANE_OK; /* one piece is read where it is */
-    SL_TRY(gather(intake, event));
+    if (!gather(intake, event)) {
+        intake->refused = true;
+        *took_p = SL_TOOK_TOO_MUCH;
+        return SEALANE_OK;
+    }
     *whole_p = (struct sl_message_bytes){intake->buffer, intake->have};
     return SEALANE_OK;
 }
@@ -74,11 +80,15 @@ SEALANE_RESULT sl_intake_take(struct sealane_call *call, const struct sl_lane_ev
 static SEALANE_RESULT part_assign(struct sealane_call *call, struct sl_arrival *part,
                                   const struct sl_path *path)
 {
+    char text[128];
+
     SL_TRY(sl_tensor_at(call->intake.message, path, &part->tensor));
     if (!part->tensor)
         return SEALANE_OK;
-    if (part->tensor->data.len != 0)
-        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "two tensors are said to be in the same place");
+    if (part->tensor->data.len != 0) {
+        sl_path_text(call->intake.message->descriptor, path, text, sizeof(text));
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "two tensors are said to be in field %s", text);
+    }
     if (part->bytes > SIZE_MAX)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
                        "a tensor of %llu bytes does not fit this machine",
@@ -88,13 +98,13 @@ static SEALANE_RESULT part_assign(struct sealane_call *call, struct sl_arrival *
     return SEALANE_OK;
 }
 
-/* Reads the table of parts and checks it against the message. */
+/* Reads the table of parts and checks it against the message. The total is what the peer sees: parts that are skipped count. */
 static SEALANE_RESULT parts_assign(struct sealane_call *call, struct sl_head *head,
                                    uint64_t *total_p)
 {
     struct sl_intake *intake = &call->intake;
     struct sl_arrival *parts =
-        sl_arena_alloc(&call->arena, (head->part_count + 1u) * sizeof(*parts));
+        sl_call_arena_alloc(&call->arena, (head->part_count + 1u) * sizeof(*parts));
     uint64_t total = 0;
 
     if (!parts)
@@ -122,7 +132,7 @@ static SEALANE_RESULT part_alloc(struct sealane_call *call, struct sl_arrival *p
     if (!part->tensor)
         return SEALANE_OK;
     if (part->bytes <= ARENA_PART_MAX)
-        part->at = sl_arena_alloc(&call->arena, (size_t)(part->bytes + 63) / 64 * 64);
+        part->at = sl_call_arena_alloc(&call->arena, (size_t)(part->bytes + 63) / 64 * 64);
     if (!part->at) {
         part->at = sl_gate_alloc(call->gate, (size_t)part->bytes);
         part->pooled = part->at != NULL;
@@ -162,25 +172,31 @@ static void granted(struct sl_waiter *waiter)
         sl_server_fail(call, status, sealane_last_error()->message);
 }
 
-static SEALANE_RESULT reserve(struct sealane_call *call, uint64_t total)
+static SEALANE_RESULT check_limits(const struct sl_gate *gate, uint64_t bytes)
 {
-    struct sl_waiter *waiter = &call->intake.waiter;
-
-    if (total > call->gate->limits.max_tensor_bytes)
+    if (bytes > gate->limits.max_tensor_bytes)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
                        "the tensors of a message have %llu bytes, max_tensor_bytes allows %llu",
-                       (unsigned long long)total,
-                       (unsigned long long)call->gate->limits.max_tensor_bytes);
-    if (total > call->gate->limits.tensor_memory_bytes)
+                       (unsigned long long)bytes,
+                       (unsigned long long)gate->limits.max_tensor_bytes);
+    if (bytes > gate->limits.tensor_memory_bytes)
         return SL_FAIL(
             SEALANE_RESOURCE_EXHAUSTED,
             "the tensors of a message have %llu bytes, tensor_memory_bytes is %llu for all calls",
-            (unsigned long long)total, (unsigned long long)call->gate->limits.tensor_memory_bytes);
-    waiter->bytes = total;
-    waiter->granted = granted;
-    if (!sl_gate_reserve(call->gate, waiter))
+            (unsigned long long)bytes, (unsigned long long)gate->limits.tensor_memory_bytes);
+    return SEALANE_OK;
+}
+
+/* Memory for the parts that are kept: now, or when the line has come to this call. */
+static SEALANE_RESULT reserve_and_allow(struct sealane_call *call)
+{
+    struct sl_intake *intake = &call->intake;
+
+    intake->waiter.bytes = intake->left;
+    intake->waiter.granted = granted;
+    if (intake->left > 0 && !sl_gate_reserve(call->gate, &intake->waiter))
         return SEALANE_OK;
-    call->intake.reserved = total;
+    intake->reserved = intake->left;
     SL_TRY(parts_alloc(call));
     return sl_lane_allow(call->lane, call->id);
 }
@@ -192,16 +208,12 @@ SEALANE_RESULT sl_intake_open(struct sealane_call *call, struct sl_head *head, c
 
     SL_TRY(sl_codec_unpack(&call->arena, type, bytes + head->head_bytes, head->message_bytes,
                            &call->intake.message));
-    free(call->intake.buffer);
+    if (head->part_count > 0 || sl_type_has_tensors(type))
+        SL_TRY(parts_assign(call, head, &total));
+    free(call->intake.buffer); /* `head` and `bytes` may be in it: not before */
     call->intake.buffer = NULL;
-    if (head->part_count == 0 && !sl_type_has_tensors(type))
-        return SEALANE_OK;
-    SL_TRY(parts_assign(call, head, &total));
-    if (total > sl_lane_eager_bytes(call->lane))
-        return reserve(call, total);
-    if (total > call->gate->limits.max_tensor_bytes)
-        return reserve(call, total); /* says which option */
-    return parts_alloc(call);
+    SL_TRY(check_limits(call->gate, call->intake.left));
+    return total > sl_lane_eager_bytes(call->lane) ? reserve_and_allow(call) : parts_alloc(call);
 }
 
 bool sl_intake_is_whole(const struct sl_intake *intake)

@@ -27,6 +27,9 @@ struct sl_server_lane {
     struct sl_lane *lane;
     struct sl_call_table calls;
     uint64_t highest_id;
+    bool down; /* CLOSED came */
+    enum sealane_status down_status;
+    char down_why[SL_STATUS_TEXT_MAX + 1];
 };
 
 struct sealane_server {
@@ -43,10 +46,13 @@ struct sealane_server {
 
 /* ---- a call's end ---- */
 
-/* Lets the node's side go once nothing is borrowed. */
+/* Lets the node's side go once nothing is borrowed and the handler has answered: until then the call counts among max_calls,
+ * or a client that gives calls up as fast as it makes them could have any number of handlers at work. */
 static void settle(struct sealane_call *call)
 {
     if (!call->decided || !sl_call_is_free(call) || !call->peer)
+        return;
+    if (call->phase == SL_PHASE_RUNNING && !call->peer->down)
         return;
     sl_table_remove(&call->peer->calls, call);
     call->peer = NULL;
@@ -94,6 +100,8 @@ static void answer(struct sealane_call *call)
             sl_server_fail(call, call->answer_status, call->answer_text);
         else if (sl_call_send(call, SL_MESSAGE_END) != SEALANE_OK)
             over(call, SEALANE_UNAVAILABLE, "the lane ended");
+    } else {
+        settle(call);
     }
     sl_call_leave(call); /* the handler's */
 }
@@ -128,7 +136,7 @@ static bool answer_once(struct sealane_call *call)
 static void answer_say(struct sealane_call *call, enum sealane_status status, const char *text)
 {
     size_t bytes = strlen(text) + 1;
-    char *copy = sl_arena_alloc(&call->arena, bytes);
+    char *copy = sl_call_arena_alloc(&call->arena, bytes);
 
     if (copy)
         memcpy(copy, text, bytes);
@@ -143,7 +151,9 @@ SEALANE_RESULT sealane_call_reply(struct sealane_call *call, const ProtobufCMess
 
     if (!answer_once(call))
         return SL_FAIL(SEALANE_FAILED_PRECONDITION, "the call was answered before");
-    status = sl_codec_pack(&call->arena, reply, &pack, &call->packed);
+    status = sl_check_type(reply, call->reply_type);
+    if (status == SEALANE_OK)
+        status = sl_codec_pack(&call->arena, reply, &pack, &call->packed);
     if (status != SEALANE_OK)
         answer_say(call, status, sealane_last_error()->message);
     answer_anywhere(call);
@@ -198,6 +208,7 @@ static const struct sealane_method *method_find(const struct sealane_server *ser
             call->invoke = s->handlers[m].invoke;
             call->function = s->handlers[m].function;
             call->user = s->user;
+            call->reply_type = method->reply;
             return call->function ? method : NULL;
         }
     }
@@ -225,7 +236,7 @@ static void request_open(struct sealane_call *call, const struct sl_server_lane 
         fail_with_last_error(call);
         return;
     }
-    call->deadline_ns = head->timeout_ns ? sl_node_now(peer->server->node) + head->timeout_ns : 0;
+    call->deadline_ns = sl_deadline_of(peer->server->node, head->timeout_ns);
     status = sl_call_watch(call, call_late);
     if (status == SEALANE_OK)
         status = sl_intake_open(call, head, bytes, call->method->request);
@@ -361,28 +372,34 @@ static SEALANE_RESULT lane_up(struct sealane_server *server, struct sl_lane *lan
     return SEALANE_OK;
 }
 
+static void end_with_lane(struct sealane_call *call)
+{
+    const struct sl_server_lane *peer = call->peer;
+
+    call->sending = false;
+    call->intake.placing = 0;
+    if (call->decided)
+        settle(call);
+    else
+        over(call, peer->down_status, peer->down_why);
+}
+
 static void lane_down(struct sl_server_lane *peer, const struct sl_lane_event *event)
 {
     struct sealane_server *server = peer->server;
-    char why[SL_STATUS_TEXT_MAX + 1];
-    struct sealane_call *call;
 
-    (void)snprintf(why, sizeof(why), "%.*s", (int)event->count, (const char *)event->bytes);
-    while ((call = sl_table_any(&peer->calls)) != NULL) {
-        call->sending = false;
-        call->intake.placing = 0;
-        if (call->decided)
-            settle(call);
-        else
-            over(call, event->status, why);
-    }
+    peer->down = true;
+    peer->down_status = event->status;
+    (void)snprintf(peer->down_why, sizeof(peer->down_why), "%.*s", (int)event->count,
+                   (const char *)event->bytes);
+    sl_table_each(&peer->calls, end_with_lane);
     if (peer->prev)
         peer->prev->next = peer->next;
     else
         server->lanes = peer->next;
     if (peer->next)
         peer->next->prev = peer->prev;
-    tell_lane(server, peer->lane, false, why);
+    tell_lane(server, peer->lane, false, peer->down_why);
     free(peer);
 }
 
@@ -461,7 +478,7 @@ void sealane_server_free(struct sealane_server *server)
     }
     gate = server->gate;
     sl_gate_hold(gate);
-    if (sl_run_there(gate, server->node, end_now, server) != SEALANE_OK)
+    if (sl_run_inside(gate, server->node, end_now, server) != SEALANE_OK)
         SL_LOG(SL_LOG_ERROR, "a server was freed twice");
     sl_gate_leave(gate);
 }
@@ -513,6 +530,8 @@ SEALANE_RESULT sealane_server_new(struct sealane_node *node,
     if (status == SEALANE_OK)
         status = sl_run_there(server->gate, node, adopt, server);
     if (status != SEALANE_OK) {
+        if (server->gate)
+            sl_gate_leave(server->gate);
         free(server);
         return status;
     }

@@ -45,10 +45,13 @@ SEALANE_RESULT sealane_tensor_bytes(const Sealane__Tensor *tensor, uint64_t *byt
                        "a tensor has dtype %d, which is none of sealane.DType's",
                        (int)tensor->dtype);
     for (size_t i = 0; i < tensor->n_shape; i++) {
-        if (tensor->shape[i] == 0) {
-            bytes = 0;
-            break;
+        if (tensor->shape[i] ==
+            0) { /* wherever it stands: the others may be as large as they like */
+            *bytes_p = 0;
+            return SEALANE_OK;
         }
+    }
+    for (size_t i = 0; i < tensor->n_shape; i++) {
         if (bytes > (UINT64_C(1) << 63) / tensor->shape[i])
             return SL_FAIL(SEALANE_INVALID_ARGUMENT,
                            "a tensor's shape of %zu dimensions has more than 2^63 bytes",
@@ -56,27 +59,6 @@ SEALANE_RESULT sealane_tensor_bytes(const Sealane__Tensor *tensor, uint64_t *byt
         bytes *= tensor->shape[i];
     }
     *bytes_p = bytes;
-    return SEALANE_OK;
-}
-
-/* A tensor with nothing set at all is allowed: absent data. */
-static SEALANE_RESULT check_bytes(const Sealane__Tensor *tensor, const char *field)
-{
-    uint64_t bytes = 0;
-
-    if (tensor->dtype == SEALANE__DTYPE__DTYPE_UNSPECIFIED && tensor->n_shape == 0 &&
-        tensor->data.len == 0)
-        return SEALANE_OK;
-    if (sealane_tensor_bytes(tensor, &bytes) != SEALANE_OK)
-        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "field %s: %s", field,
-                       sealane_last_error()->message);
-    if (bytes != tensor->data.len)
-        return SL_FAIL(SEALANE_INVALID_ARGUMENT,
-                       "field %s: a tensor's shape and dtype make %llu bytes, its data has %zu",
-                       field, (unsigned long long)bytes, tensor->data.len);
-    if (bytes > 0 && !tensor->data.data)
-        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "field %s: a tensor of %llu bytes points nowhere",
-                       field, (unsigned long long)bytes);
     return SEALANE_OK;
 }
 
@@ -145,7 +127,7 @@ bool sl_type_has_tensors(const ProtobufCMessageDescriptor *type)
     return search(type);
 }
 
-/* ---- walking ---- */
+/* ---- fields and paths ---- */
 
 /* One message field of a message: its elements, which may be absent. */
 struct elements {
@@ -176,77 +158,139 @@ static struct elements field_elements(const ProtobufCMessage *message,
     return *single ? (struct elements){single, 1} : none;
 }
 
-struct walk {
-    struct sl_arena *arena;
-    struct sl_leavings *leavings;
+/* Deeper steps are counted, not kept: a tensor there is refused. */
+static void path_push(struct sl_path *path, const ProtobufCFieldDescriptor *field, size_t index)
+{
+    if (path->count < SL_PATH_STEPS)
+        path->steps[path->count] = (struct sl_step){field->id, (uint32_t)index};
+    path->count++;
+}
+
+void sl_path_text(const ProtobufCMessageDescriptor *type, const struct sl_path *path, char *text,
+                  size_t size)
+{
+    size_t used = 0;
+
+    (void)snprintf(text, size, "(the message itself)");
+    for (unsigned s = 0; type && s < path->count && s < SL_PATH_STEPS && used < size; s++) {
+        const ProtobufCFieldDescriptor *field =
+            protobuf_c_message_descriptor_get_field(type, path->steps[s].field);
+        bool repeats = field && field->label == PROTOBUF_C_LABEL_REPEATED;
+        const char *dot = s > 0 ? "." : "";
+
+        if (!field)
+            used += (size_t)snprintf(text + used, size - used, "%s%u", dot, path->steps[s].field);
+        else if (repeats)
+            used += (size_t)snprintf(text + used, size - used, "%s%s[%u]", dot, field->name,
+                                     path->steps[s].index);
+        else
+            used += (size_t)snprintf(text + used, size - used, "%s%s", dot, field->name);
+        type = field && field->type == PROTOBUF_C_TYPE_MESSAGE ? field->descriptor : NULL;
+    }
+}
+
+/* Where a walk through a message is. */
+struct place {
+    const ProtobufCMessageDescriptor *root;
     struct sl_path path;
+};
+
+struct place_text {
+    char at[128];
+};
+
+static struct place_text place_text(const struct place *place)
+{
+    struct place_text text;
+
+    sl_path_text(place->root, &place->path, text.at, sizeof(text.at));
+    return text;
+}
+
+/* Shape and type against `bytes` of data. A tensor with nothing set at all is allowed: absent data. */
+static SEALANE_RESULT check_bytes(const Sealane__Tensor *tensor, const struct place *place)
+{
+    uint64_t bytes = 0;
+
+    if (tensor->dtype == SEALANE__DTYPE__DTYPE_UNSPECIFIED && tensor->n_shape == 0 &&
+        tensor->data.len == 0)
+        return SEALANE_OK;
+    if (sealane_tensor_bytes(tensor, &bytes) != SEALANE_OK)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "field %s: %s", place_text(place).at,
+                       sealane_last_error()->message);
+    if (bytes != tensor->data.len)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT,
+                       "field %s: a tensor's shape and dtype make %llu bytes, its data has %zu",
+                       place_text(place).at, (unsigned long long)bytes, tensor->data.len);
+    return SEALANE_OK;
+}
+
+/* ---- taking tensors out ---- */
+
+struct walk {
+    struct sl_call_arena *arena;
+    struct sl_leavings *leavings;
+    struct place place;
 };
 
 static SEALANE_RESULT strip(struct walk *walk, const ProtobufCMessage *message,
                             const ProtobufCMessage **stripped_p);
-
-static void path_text(const struct walk *walk, const char *name, char text[64])
-{
-    if (walk->path.count > 1)
-        (void)snprintf(text, 64, "%.40s (%u levels deep)", name, walk->path.count);
-    else
-        (void)snprintf(text, 64, "%.60s", name);
-}
 
 static SEALANE_RESULT no_memory(void)
 {
     return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory to pack a message");
 }
 
-static SEALANE_RESULT strip_tensor(struct walk *walk, const ProtobufCMessage *message,
-                                   const ProtobufCMessage **stripped_p)
+static SEALANE_RESULT check_leaving(const struct walk *walk, const Sealane__Tensor *tensor)
 {
-    Sealane__Tensor *clone = sl_arena_alloc(walk->arena, sizeof(*clone));
-    struct sl_leaving *leaving = sl_arena_alloc(walk->arena, sizeof(*leaving));
-
-    if (!clone || !leaving)
-        return no_memory();
-    if (walk->leavings->count == SL_PARTS_MAX)
+    SL_TRY(check_bytes(tensor, &walk->place));
+    if (tensor->data.len > 0 && !tensor->data.data)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "field %s: a tensor of %zu bytes points nowhere",
+                       place_text(&walk->place).at, tensor->data.len);
+    if (walk->place.path.count > SL_PATH_STEPS)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT,
+                       "field %s: a tensor is nested deeper than %d levels",
+                       place_text(&walk->place).at, SL_PATH_STEPS);
+    if (tensor->data.len > 0 && walk->leavings->count == SL_PARTS_MAX)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "a message has more than %d tensors",
                        SL_PARTS_MAX);
-    memcpy(clone, message, sizeof(*clone));
-    *leaving = (struct sl_leaving){.path = walk->path, .part = {clone->data.data, clone->data.len}};
-    if (clone->data.len > 0) {
-        if (walk->leavings->last)
-            walk->leavings->last->next = leaving;
-        else
-            walk->leavings->first = leaving;
-        walk->leavings->last = leaving;
-        walk->leavings->count++;
-    }
-    clone->data = (ProtobufCBinaryData){0, NULL};
-    *stripped_p = &clone->base;
     return SEALANE_OK;
 }
 
-/* The element at `index` of a field, stripped. */
-static SEALANE_RESULT strip_element(struct walk *walk, const ProtobufCFieldDescriptor *field,
-                                    size_t index, const ProtobufCMessage *element,
-                                    const ProtobufCMessage **stripped_p)
+static SEALANE_RESULT leave(struct walk *walk, const Sealane__Tensor *tensor)
 {
-    enum sealane_status status;
-    char name[64];
+    struct sl_leavings *leavings = walk->leavings;
+    struct sl_leaving *leaving = sl_call_arena_alloc(walk->arena, sizeof(*leaving));
 
-    if (!element || walk->path.count == SL_PATH_STEPS)
-        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "field %s has %s", field->name,
-                       element ? "tensors nested deeper than 32 levels"
-                               : "an element that is NULL");
-    walk->path.steps[walk->path.count++] = (struct sl_step){field->id, (uint32_t)index};
-    if (is_tensor(element->descriptor)) {
-        path_text(walk, field->name, name);
-        status = check_bytes((const Sealane__Tensor *)(const void *)element, name);
-        if (status == SEALANE_OK)
-            status = strip_tensor(walk, element, stripped_p);
-    } else {
-        status = strip(walk, element, stripped_p);
-    }
-    walk->path.count--;
-    return status;
+    if (!leaving)
+        return no_memory();
+    *leaving = (struct sl_leaving){.path = walk->place.path,
+                                   .part = {tensor->data.data, tensor->data.len}};
+    if (leavings->last)
+        leavings->last->next = leaving;
+    else
+        leavings->first = leaving;
+    leavings->last = leaving;
+    leavings->count++;
+    return SEALANE_OK;
+}
+
+static SEALANE_RESULT strip_tensor(struct walk *walk, const ProtobufCMessage *message,
+                                   const ProtobufCMessage **stripped_p)
+{
+    const Sealane__Tensor *tensor = (const Sealane__Tensor *)(const void *)message;
+    Sealane__Tensor *clone;
+
+    SL_TRY(check_leaving(walk, tensor));
+    if (tensor->data.len > 0)
+        SL_TRY(leave(walk, tensor));
+    clone = sl_call_arena_alloc(walk->arena, sizeof(*clone));
+    if (!clone)
+        return no_memory();
+    memcpy(clone, tensor, sizeof(*clone));
+    clone->data = (ProtobufCBinaryData){0, NULL};
+    *stripped_p = &clone->base;
+    return SEALANE_OK;
 }
 
 static SEALANE_RESULT strip_field(struct walk *walk, ProtobufCMessage *clone,
@@ -258,10 +302,16 @@ static SEALANE_RESULT strip_field(struct walk *walk, ProtobufCMessage *clone,
     if (elements.count == 0)
         return SEALANE_OK;
     if (elements.count > UINT32_MAX ||
-        !(to = sl_arena_alloc(walk->arena, elements.count * sizeof(ProtobufCMessage *))))
+        !(to = sl_call_arena_alloc(walk->arena, elements.count * sizeof(ProtobufCMessage *))))
         return no_memory();
-    for (size_t i = 0; i < elements.count; i++)
-        SL_TRY(strip_element(walk, field, i, elements.at[i], &to[i]));
+    for (size_t i = 0; i < elements.count; i++) {
+        path_push(&walk->place.path, field, i);
+        if (!elements.at[i])
+            return SL_FAIL(SEALANE_INVALID_ARGUMENT, "field %s is NULL",
+                           place_text(&walk->place).at);
+        SL_TRY(strip(walk, elements.at[i], &to[i]));
+        walk->place.path.count--;
+    }
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
         memcpy((uint8_t *)clone + field->offset, &to, sizeof(to));
     else
@@ -269,17 +319,23 @@ static SEALANE_RESULT strip_field(struct walk *walk, ProtobufCMessage *clone,
     return SEALANE_OK;
 }
 
+/* The receiver refuses what is nested deeper; here it also ends the walk through a message that contains itself. */
 static SEALANE_RESULT strip(struct walk *walk, const ProtobufCMessage *message,
                             const ProtobufCMessage **stripped_p)
 {
     const ProtobufCMessageDescriptor *type = message->descriptor;
     ProtobufCMessage *clone;
 
+    if (is_tensor(type))
+        return strip_tensor(walk, message, stripped_p);
     if (!sl_type_has_tensors(type)) {
         *stripped_p = message;
         return SEALANE_OK;
     }
-    clone = sl_arena_alloc(walk->arena, type->sizeof_message);
+    if (walk->place.path.count >= SL_DEPTH_MAX)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a %s is nested deeper than %d levels", type->name,
+                       SL_DEPTH_MAX);
+    clone = sl_call_arena_alloc(walk->arena, type->sizeof_message);
     if (!clone)
         return no_memory();
     memcpy(clone, message, type->sizeof_message);
@@ -293,24 +349,25 @@ static SEALANE_RESULT strip(struct walk *walk, const ProtobufCMessage *message,
     return SEALANE_OK;
 }
 
-SEALANE_RESULT sl_tensors_take_out(struct sl_arena *arena, const ProtobufCMessage *message,
+SEALANE_RESULT sl_tensors_take_out(struct sl_call_arena *arena, const ProtobufCMessage *message,
                                    const ProtobufCMessage **stripped_p,
                                    struct sl_leavings *leavings)
 {
-    struct walk walk = {.arena = arena, .leavings = leavings};
+    struct walk walk = {.arena = arena,
+                        .leavings = leavings,
+                        .place = {.root = message->descriptor}};
 
     *leavings = (struct sl_leavings){.count = 0};
-    if (is_tensor(
-            message->descriptor)) { /* a method whose request is a Tensor itself: the empty path */
-        SL_TRY(check_bytes((const Sealane__Tensor *)(const void *)message, "(the message itself)"));
-        return strip_tensor(&walk, message, stripped_p);
-    }
     return strip(&walk, message, stripped_p);
 }
+
+/* ---- putting tensors in ---- */
 
 SEALANE_RESULT sl_tensor_at(ProtobufCMessage *message, const struct sl_path *path,
                             Sealane__Tensor **tensor_p)
 {
+    struct place place = {.root = message->descriptor, .path = *path};
+
     for (unsigned s = 0; s < path->count; s++) {
         const ProtobufCFieldDescriptor *field =
             protobuf_c_message_descriptor_get_field(message->descriptor, path->steps[s].field);
@@ -322,30 +379,33 @@ SEALANE_RESULT sl_tensor_at(ProtobufCMessage *message, const struct sl_path *pat
         }
         if (field->type != PROTOBUF_C_TYPE_MESSAGE)
             return SL_FAIL(SEALANE_INVALID_ARGUMENT,
-                           "a tensor is said to be in field %s, which is no message", field->name);
+                           "a tensor is said to be in field %s, but %s is no message",
+                           place_text(&place).at, field->name);
         elements = field_elements(message, field);
-        if (path->steps[s].index >= elements.count || !elements.at[path->steps[s].index])
+        if (path->steps[s].index >= elements.count)
             return SL_FAIL(SEALANE_INVALID_ARGUMENT,
-                           "a tensor is said to be in element %u of field %s, which has %zu",
-                           path->steps[s].index, field->name, elements.count);
+                           "a tensor is said to be in field %s, but there are %zu of %s",
+                           place_text(&place).at, elements.count, field->name);
         message = elements.at[path->steps[s].index];
     }
     if (!is_tensor(message->descriptor))
-        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a tensor is said to be where there is a %s",
-                       message->descriptor->name);
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT,
+                       "a tensor is said to be in field %s, where there is a %s",
+                       place_text(&place).at, message->descriptor->name);
     *tensor_p = (Sealane__Tensor *)(void *)message;
     return SEALANE_OK;
 }
 
-typedef enum sealane_status visit(const Sealane__Tensor *tensor, const char *field);
+typedef enum sealane_status visit(const Sealane__Tensor *tensor, const struct place *place);
 
-static SEALANE_RESULT each_tensor(ProtobufCMessage *message, const char *field_name,
+/* An unpacked message: its nesting was bounded before. */
+static SEALANE_RESULT each_tensor(const ProtobufCMessage *message, struct place *place,
                                   visit *function)
 {
     const ProtobufCMessageDescriptor *type = message->descriptor;
 
     if (is_tensor(type))
-        return function((const Sealane__Tensor *)(void *)message, field_name);
+        return function((const Sealane__Tensor *)(const void *)message, place);
     if (!sl_type_has_tensors(type))
         return SEALANE_OK;
     for (unsigned f = 0; f < type->n_fields; f++) {
@@ -355,111 +415,31 @@ static SEALANE_RESULT each_tensor(ProtobufCMessage *message, const char *field_n
         if (field->type != PROTOBUF_C_TYPE_MESSAGE)
             continue;
         elements = field_elements(message, field);
-        for (size_t i = 0; i < elements.count; i++)
-            SL_TRY(each_tensor(elements.at[i], field->name, function));
+        for (size_t i = 0; i < elements.count; i++) {
+            path_push(&place->path, field, i);
+            SL_TRY(each_tensor(elements.at[i], place, function));
+            place->path.count--;
+        }
     }
     return SEALANE_OK;
 }
 
-static enum sealane_status is_empty(const Sealane__Tensor *tensor, const char *field)
+static enum sealane_status is_empty(const Sealane__Tensor *tensor, const struct place *place)
 {
     if (tensor->data.len > 0)
         return SL_FAIL(
             SEALANE_INVALID_ARGUMENT,
             "field %s: a tensor came with %zu bytes inside the message, expected them beside it",
-            field, tensor->data.len);
+            place_text(place).at, tensor->data.len);
     return SEALANE_OK;
 }
 
-SEALANE_RESULT sl_tensors_check_empty(ProtobufCMessage *message)
+SEALANE_RESULT sl_tensors_check_empty(const ProtobufCMessage *message)
 {
-    return each_tensor(message, "(the message itself)", is_empty);
+    return each_tensor(message, &(struct place){.root = message->descriptor}, is_empty);
 }
 
-/* data.data may not be set yet: only the number of bytes is compared. */
-static enum sealane_status is_filled(const Sealane__Tensor *tensor, const char *field)
+SEALANE_RESULT sl_tensors_check_filled(const ProtobufCMessage *message)
 {
-    Sealane__Tensor copy = *tensor;
-    static uint8_t somewhere;
-
-    copy.data.data = &somewhere;
-    return check_bytes(&copy, field);
-}
-
-SEALANE_RESULT sl_tensors_check_filled(ProtobufCMessage *message)
-{
-    return each_tensor(message, "(the message itself)", is_filled);
-}
-
-/* ---- wire bytes ---- */
-
-static uint64_t read_varint(struct sl_cursor *cursor)
-{
-    uint64_t value = 0;
-
-    for (unsigned shift = 0; shift < 70; shift += 7) {
-        uint8_t byte = sl_cursor_u8(cursor);
-
-        if (shift < 64)
-            value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return value;
-    }
-    cursor->bad = true;
-    return 0;
-}
-
-static SEALANE_RESULT wire_check(const ProtobufCMessageDescriptor *type, struct sl_cursor *cursor,
-                                 unsigned depth);
-
-static SEALANE_RESULT wire_field(const ProtobufCMessageDescriptor *type, struct sl_cursor *cursor,
-                                 unsigned depth)
-{
-    uint64_t key = read_varint(cursor);
-    const ProtobufCFieldDescriptor *field;
-    struct sl_cursor inner;
-
-    switch (key & 7) {
-    case 0:
-        (void)read_varint(cursor);
-        return SEALANE_OK;
-    case 1:
-        (void)sl_cursor_take(cursor, 8);
-        return SEALANE_OK;
-    case 5:
-        (void)sl_cursor_take(cursor, 4);
-        return SEALANE_OK;
-    case 2:
-        inner = (struct sl_cursor){.left = (size_t)read_varint(cursor)};
-        inner.at = sl_cursor_take(cursor, inner.left);
-        field = cursor->bad || key >> 3 > INT32_MAX
-                    ? NULL
-                    : protobuf_c_message_descriptor_get_field(type, (unsigned)(key >> 3));
-        if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
-            return wire_check(field->descriptor, &inner, depth + 1);
-        return SEALANE_OK;
-    default:
-        cursor->bad = true;
-        return SEALANE_OK;
-    }
-}
-
-static SEALANE_RESULT wire_check(const ProtobufCMessageDescriptor *type, struct sl_cursor *cursor,
-                                 unsigned depth)
-{
-    if (depth > SL_DEPTH_MAX)
-        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a message is nested deeper than %d levels",
-                       SL_DEPTH_MAX);
-    while (cursor->left > 0 && !cursor->bad)
-        SL_TRY(wire_field(type, cursor, depth));
-    if (cursor->bad)
-        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "the bytes of a %s are no protobuf", type->name);
-    return SEALANE_OK;
-}
-
-SEALANE_RESULT sl_wire_check(const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
-                             size_t count)
-{
-    struct sl_cursor cursor = {.at = bytes, .left = count};
-    return wire_check(type, &cursor, 1);
+    return each_tensor(message, &(struct place){.root = message->descriptor}, check_bytes);
 }

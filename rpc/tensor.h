@@ -43,7 +43,7 @@ bool sl_type_has_tensors(const ProtobufCMessageDescriptor *type);
 /* What shall be packed in the message's place: the message itself when it holds no tensor, else clones of the messages on the way
  * to tensors, whose data is empty; the user's message is never written to. Clones come from the arena. INVALID_ARGUMENT names
  * the field whose shape, type and bytes disagree. */
-SEALANE_RESULT sl_tensors_take_out(struct sl_arena *arena, const ProtobufCMessage *message,
+SEALANE_RESULT sl_tensors_take_out(struct sl_call_arena *arena, const ProtobufCMessage *message,
                                    const ProtobufCMessage **stripped_p,
                                    struct sl_leavings *leavings);
 
@@ -52,15 +52,14 @@ SEALANE_RESULT sl_tensors_take_out(struct sl_arena *arena, const ProtobufCMessag
 SEALANE_RESULT sl_tensor_at(ProtobufCMessage *message, const struct sl_path *path,
                             Sealane__Tensor **tensor_p);
 
+/* "groups[2].weights", for people. */
+void sl_path_text(const ProtobufCMessageDescriptor *type, const struct sl_path *path, char *text,
+                  size_t size);
+
 /* Before parts are put in: INVALID_ARGUMENT when a tensor came with field 3. */
-SEALANE_RESULT sl_tensors_check_empty(ProtobufCMessage *message);
+SEALANE_RESULT sl_tensors_check_empty(const ProtobufCMessage *message);
 
 /* After parts were put in (data.len set): INVALID_ARGUMENT when shape, type and bytes of one disagree. */
-SEALANE_RESULT sl_tensors_check_filled(ProtobufCMessage *message);
-
-/* Walks wire bytes against the type without recursion past SL_DEPTH_MAX: INVALID_ARGUMENT for deeper nesting or bytes that are
- * no protobuf. protobuf-c's own unpacker recurses without a limit. */
-SEALANE_RESULT sl_wire_check(const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
-                             size_t count);
+SEALANE_RESULT sl_tensors_check_filled(const ProtobufCMessage *message);
 
 #endif

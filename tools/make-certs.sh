@@ -15,7 +15,7 @@
 set -euo pipefail
 umask 077
 
-usage() { sed -n '3,17p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
+usage() { sed -n '3,14p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
 fail() { echo "make-certs: $*" >&2; exit 1; }
 
 [ $# -ge 1 ] || usage
@@ -29,6 +29,7 @@ while [ $# -gt 0 ]; do
     *) usage ;;
     esac
 done
+[[ $days =~ ^[1-9][0-9]*$ ]] || fail "\"$days\" is no number of days"
 command -v openssl >/dev/null || fail "the openssl command is missing (apt-get install openssl)"
 mkdir -p "$dir"
 log=$(mktemp); trap 'rm -f "$log"' EXIT
@@ -66,6 +67,7 @@ make_leaf() { # name role sans
     both) usage=serverAuth,clientAuth ;;
     *) fail "\"$2\" is no role: expected server, client or both" ;;
     esac
+    [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ && $name != ca ]] || fail "\"$name\" is no name of a file: expected letters, digits, . _ -, and not ca"
     names=$(san_lines "$3")
     make_key "$dir/$name.key"
     quiet openssl req -new -key "$dir/$name.key" -subj "/CN=$name" -out "$dir/$name.csr"

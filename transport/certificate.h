@@ -39,16 +39,22 @@ struct sl_certificate {
     char not_after[SL_TIME_TEXT];
     struct sl_alt_name names[SL_NAMES_MAX];
     size_t name_count;
+    const uint8_t
+        *public_key; /* borrowed: the bits of subjectPublicKey; a point when it begins with 4 */
+    size_t public_key_bytes;
     bool strong_signature; /* signed over SHA-256, -384 or -512, or with Ed25519 */
     bool is_ca;
     bool has_key_usage, digital_signature;
     bool has_extended_usage, server_auth, client_auth;
 };
 
-/* DATA_LOSS when it is not the DER of an X.509 certificate, carries more names than SL_NAMES_MAX, or one that is not printable
+/* False when it is not the DER of an X.509 certificate, carries more names than SL_NAMES_MAX, or one that is not printable
  * text (a NUL inside a name has fooled many). */
-SEALANE_RESULT sl_certificate_parse(const uint8_t *der, size_t bytes,
-                                    struct sl_certificate *certificate_p);
+SEALANE_MUST_USE bool sl_certificate_parse(const uint8_t *der, size_t bytes,
+                                           struct sl_certificate *certificate_p);
+
+/* What to say then, after "server certificate". */
+#define SL_CERTIFICATE_UNREADABLE "not X.509 with at most 64 names, all of printable text"
 
 /* UNAUTHENTICATED naming the field seen and wanted: when the leaf may not act as `server` (or client), when now is not within
  * its dates, when it is signed by weak means. `who` begins the text: "server", "client" or "our own". */

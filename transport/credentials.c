@@ -6,6 +6,8 @@
 
 #include <wolfssl/ssl.h>
 #include <wolfssl/wolfcrypt/asn_public.h>
+#include <wolfssl/wolfcrypt/ecc.h>
+#include <wolfssl/wolfcrypt/error-crypt.h>
 #include <wolfssl/wolfcrypt/sha256.h>
 
 #include <errno.h>
@@ -21,8 +23,11 @@ enum {
     AEADS_MAX = 8,
     CHAIN_DEPTH = 3,
     RSA_BITS_MIN = 2048,
-    ECC_BITS_MIN = 256
+    ECC_BITS_MIN = 256,
+    UNCOMPRESSED = 4 /* a point's first byte, SEC 1 2.3.3 */
 };
+
+#define KEY_IS_ANOTHERS "the key of \"%s\" is not that of the certificate in \"%s\""
 
 struct pem {
     char *path;
@@ -105,15 +110,36 @@ static SEALANE_RESULT refused(const struct pem *pem, const char *what, int resul
                          pem->path, wolfSSL_ERR_error_string((unsigned long)result, text));
 }
 
+/* One by one: given a list, the library skips those after the first that do not load, expired ones for instance. */
+static SEALANE_RESULT load_authorities(WOLFSSL_CTX *context, const struct pem *ca)
+{
+    static const char begin[] = "-----BEGIN CERTIFICATE-----";
+    const uint8_t *end = ca->at + ca->bytes;
+    const uint8_t *at = memmem(ca->at, ca->bytes, begin, strlen(begin)), *next;
+
+    if (!at)
+        return SL_FAIL(SEALANE_FAILED_PRECONDITION,
+                       "the authority file \"%s\" holds no certificate in PEM", ca->path);
+    for (; at < end; at = next) {
+        size_t left = (size_t)(end - at) - strlen(begin);
+        int result;
+
+        next = memmem(at + strlen(begin), left, begin, strlen(begin));
+        next = next ? next : end;
+        result =
+            wolfSSL_CTX_load_verify_buffer(context, at, (long)(next - at), WOLFSSL_FILETYPE_PEM);
+        if (result != WOLFSSL_SUCCESS)
+            return refused(ca, "the authority file", result);
+    }
+    return SEALANE_OK;
+}
+
 static SEALANE_RESULT load(WOLFSSL_CTX *context, const struct sealane_credentials *credentials)
 {
-    const struct pem *ca = &credentials->ca, *certificate = &credentials->certificate,
-                     *key = &credentials->key;
-    int result =
-        wolfSSL_CTX_load_verify_buffer(context, ca->at, (long)ca->bytes, WOLFSSL_FILETYPE_PEM);
+    const struct pem *certificate = &credentials->certificate, *key = &credentials->key;
+    int result;
 
-    if (result != WOLFSSL_SUCCESS)
-        return refused(ca, "the authority file", result);
+    SL_TRY(load_authorities(context, &credentials->ca));
     result = wolfSSL_CTX_use_certificate_chain_buffer(context, certificate->at,
                                                       (long)certificate->bytes);
     if (result != WOLFSSL_SUCCESS)
@@ -123,9 +149,7 @@ static SEALANE_RESULT load(WOLFSSL_CTX *context, const struct sealane_credential
     if (result != WOLFSSL_SUCCESS)
         return refused(key, "the key file", result);
     if (wolfSSL_CTX_check_private_key(context) != WOLFSSL_SUCCESS)
-        return SL_FAIL(SEALANE_FAILED_PRECONDITION,
-                       "the key of \"%s\" is not that of the certificate in \"%s\"", key->path,
-                       certificate->path);
+        return SL_FAIL(SEALANE_FAILED_PRECONDITION, KEY_IS_ANOTHERS, key->path, certificate->path);
     return SEALANE_OK;
 }
 
@@ -171,6 +195,50 @@ SEALANE_RESULT sl_credentials_context(const struct sealane_credentials *credenti
 
 /* ---- making ---- */
 
+static SEALANE_RESULT point_of_key(const struct pem *pem, uint8_t *point, size_t *bytes_p)
+{
+    uint8_t *der = malloc(pem->bytes);
+    int bytes =
+        der ? wc_KeyPemToDer(pem->at, (int)pem->bytes, der, (int)pem->bytes, NULL) : MEMORY_E;
+    word32 index = 0, count = (word32)*bytes_p;
+    ecc_key key;
+    int result = wc_ecc_init(&key);
+
+    if (result == 0) {
+        result = bytes < 0 ? bytes : wc_EccPrivateKeyDecode(der, &index, &key, (word32)bytes);
+        if (result == 0)
+            result = wc_ecc_make_pub(&key, NULL);
+        if (result == 0)
+            result = wc_ecc_export_x963(&key, point, &count);
+        (void)wc_ecc_free(&key);
+    }
+    if (der)
+        sl_wipe(der, pem->bytes);
+    free(der);
+    if (result != 0)
+        return SL_FAIL_CAUSE(
+            SEALANE_FAILED_PRECONDITION, result,
+            "the key file \"%s\" holds no elliptic curve key, as its certificate has", pem->path);
+    *bytes_p = count;
+    return SEALANE_OK;
+}
+
+/* wolfSSL 5.5.4's own check takes any key of the certificate's curve. */
+static SEALANE_RESULT check_point(const struct sealane_credentials *credentials,
+                                  const struct sl_certificate *leaf)
+{
+    uint8_t point[1 + 2 * MAX_ECC_BYTES];
+    size_t bytes = sizeof(point);
+
+    if (leaf->public_key[0] != UNCOMPRESSED)
+        return SEALANE_OK;
+    SL_TRY(point_of_key(&credentials->key, point, &bytes));
+    if (bytes != leaf->public_key_bytes || memcmp(point, leaf->public_key, bytes) != 0)
+        return SL_FAIL(SEALANE_FAILED_PRECONDITION, KEY_IS_ANOTHERS, credentials->key.path,
+                       credentials->certificate.path);
+    return SEALANE_OK;
+}
+
 /* What peers will judge is judged here first: they could only say "certificate_expired". */
 static SEALANE_RESULT own_judge(struct sealane_credentials *credentials, const uint8_t *der,
                                 size_t bytes)
@@ -179,11 +247,14 @@ static SEALANE_RESULT own_judge(struct sealane_credentials *credentials, const u
     struct sl_certificate leaf;
     char name[SL_NAME_TEXT + 8], why[512];
 
-    if (sl_certificate_parse(der, bytes, &leaf) != SEALANE_OK ||
-        sl_certificate_check_dates(&leaf, "our own") != SEALANE_OK) {
+    if (!sl_certificate_parse(der, bytes, &leaf))
+        return SL_FAIL(SEALANE_FAILED_PRECONDITION, "the certificate of \"%s\" is %s", path,
+                       SL_CERTIFICATE_UNREADABLE);
+    if (sl_certificate_check_dates(&leaf, "our own") != SEALANE_OK) {
         (void)snprintf(why, sizeof(why), "%s", sealane_last_error()->message);
         return SL_FAIL(SEALANE_FAILED_PRECONDITION, "\"%s\": %s", path, why);
     }
+    SL_TRY(check_point(credentials, &leaf));
     sl_certificate_identity(&leaf, name, sizeof(name));
     (void)snprintf(credentials->label, sizeof(credentials->label), "\"%s\" of %.280s", name, path);
     return SEALANE_OK;
@@ -226,25 +297,35 @@ static SEALANE_RESULT take_allowed(struct sealane_credentials *credentials,
     return SEALANE_OK;
 }
 
-static bool is_supported(enum sl_aead aead)
+static bool has_aead(const enum sl_aead *list, size_t count, enum sl_aead aead)
 {
-    for (size_t i = 0; i < sl_aead_supported_count; i++) {
-        if (sl_aead_supported[i] == aead)
+    for (size_t i = 0; i < count; i++) {
+        if (list[i] == aead)
             return true;
     }
     return false;
 }
 
+static SEALANE_RESULT take_aead(struct sealane_credentials *credentials, enum sealane_aead wanted)
+{
+    enum sl_aead aead = (enum sl_aead)wanted;
+
+    if (wanted != SEALANE_AES_256_GCM && wanted != SEALANE_AES_128_GCM &&
+        wanted != SEALANE_CHACHA20_POLY1305)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "%d is not the number of an AEAD", (int)wanted);
+    if (has_aead(credentials->aeads, credentials->aead_count, aead))
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "%s stands twice in the list of AEADs",
+                       sl_aead_name(aead));
+    if (has_aead(sl_aead_supported, sl_aead_supported_count, aead))
+        credentials->aeads[credentials->aead_count++] = aead;
+    return SEALANE_OK;
+}
+
 static SEALANE_RESULT take_aeads(struct sealane_credentials *credentials,
                                  const struct sealane_credentials_options *options)
 {
-    if (options->aead_count > AEADS_MAX)
-        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "%zu AEADs, expected at most %d",
-                       options->aead_count, AEADS_MAX);
-    for (size_t i = 0; i < options->aead_count; i++) {
-        if (is_supported((enum sl_aead)options->aeads[i]))
-            credentials->aeads[credentials->aead_count++] = (enum sl_aead)options->aeads[i];
-    }
+    for (size_t i = 0; i < options->aead_count; i++)
+        SL_TRY(take_aead(credentials, options->aeads[i]));
     if (options->aead_count > 0 && credentials->aead_count == 0)
         return SL_FAIL(SEALANE_UNIMPLEMENTED, "this build has none of the %zu AEADs asked for",
                        options->aead_count);

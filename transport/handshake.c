@@ -25,6 +25,16 @@ enum {
     SUITE_CHACHA20 = 0x1303
 };
 
+/* X509_V_ERR_… of OpenSSL's x509_vfy.h, which wolfSSL's verify callback gets for some errors. */
+enum {
+    FAULT_SIGNATURE = 7,
+    FAULT_NOT_BEFORE = 13,
+    FAULT_NOT_AFTER = 14,
+    FAULT_SELF_SIGNED = 18,
+    FAULT_NO_ISSUER = 20,
+    FAULT_PATH_LENGTH = 25
+};
+
 struct bytes {
     uint8_t *at;
     size_t begin, end, size;
@@ -97,10 +107,14 @@ static enum sealane_status fail_keep(struct sl_handshake *handshake, enum sealan
     return SL_FAIL(handshake->failed, "%s", handshake->why);
 }
 
+#define SUITES_TEXT "TLS_CHACHA20_POLY1305_SHA256 and TLS_AES_256_GCM_SHA384"
+#define PINNED_TEXT "; we speak TLS 1.3 with " SUITES_TEXT " only"
+
 /* The peer judged: its alert, and which of our certificates it had been shown where it is about that. */
 static enum sealane_status fail_alert(const struct sl_handshake *handshake, int code)
 {
     const char *peer = peer_role(handshake);
+    bool is_of_parameters = code == 40 || code == 70 || code == 71;
 
     if (sl_alert_is_about_certificate(code))
         return SL_FAIL_CAUSE(SEALANE_UNAUTHENTICATED, code,
@@ -108,8 +122,14 @@ static enum sealane_status fail_alert(const struct sl_handshake *handshake, int 
                              sl_credentials_label(handshake->credentials), sl_alert_name(code),
                              code);
     return SL_FAIL_CAUSE(code == 0 ? SEALANE_UNAVAILABLE : SEALANE_UNAUTHENTICATED, code,
-                         "the %s ended the handshake: alert %s (%d)", peer, sl_alert_name(code),
-                         code);
+                         "the %s ended the handshake: alert %s (%d)%s", peer, sl_alert_name(code),
+                         code, is_of_parameters ? PINNED_TEXT : "");
+}
+
+/* The codes of the library's reader of certificates, which comes before the verify callback. */
+static bool is_of_certificate(int error)
+{
+    return error <= ASN_PARSE_E && error >= ASN_NO_PEM_HEADER;
 }
 
 /* We judged, and not about a certificate's content: that was said in the verify callback. */
@@ -129,16 +149,15 @@ static enum sealane_status fail_own(const struct sl_handshake *handshake, int er
                              "the %s does not offer TLS 1.3, the only version accepted", peer);
     case MATCH_SUITE_ERROR:
     case UNSUPPORTED_SUITE:
-        return SL_FAIL_CAUSE(
-            SEALANE_UNAUTHENTICATED, error,
-            "the %s offers none of the accepted suites TLS_CHACHA20_POLY1305_SHA256 and TLS_AES_256_GCM_SHA384",
-            peer);
+        return SL_FAIL_CAUSE(SEALANE_UNAUTHENTICATED, error,
+                             "the %s offers none of the accepted suites " SUITES_TEXT, peer);
     case UNKNOWN_ALPN_PROTOCOL_NAME_E:
         return SL_FAIL_CAUSE(SEALANE_UNAUTHENTICATED, error,
                              "the %s does not speak the protocol \"sealane/1\" (ALPN)", peer);
     default:
-        return SL_FAIL_CAUSE(SEALANE_UNAUTHENTICATED, error, "TLS with the %s failed: %s (%d)",
-                             peer, wolfSSL_ERR_error_string((unsigned long)error, text), error);
+        return SL_FAIL_CAUSE(SEALANE_UNAUTHENTICATED, error, "%s%s: %s (%d)", peer,
+                             is_of_certificate(error) ? " certificate" : ": TLS failed",
+                             wolfSSL_ERR_error_string((unsigned long)error, text), error);
     }
 }
 
@@ -157,34 +176,46 @@ static enum sealane_status fail_tls(struct sl_handshake *handshake, int error)
 
 /* ---- certificates ---- */
 
-/* wolfSSL found fault with the chain: which field, what was seen, what was wanted. */
+/* wolfSSL found fault with the chain, by OpenSSL's code where that has one: which field, what was seen, what was wanted. */
 static enum sealane_status judge_chain(const struct sl_handshake *handshake,
-                                       const struct sl_certificate *certificate, int error)
+                                       const struct sl_certificate *certificate,
+                                       const WOLFSSL_X509_STORE_CTX *store)
 {
-    const char *who = peer_role(handshake);
+    const char *who = peer_role(handshake), *what;
     char text[WOLFSSL_MAX_ERROR_SZ];
 
-    switch (error) {
+    switch (store->error) {
     case ASN_AFTER_DATE_E:
     case ASN_BEFORE_DATE_E:
+    case FAULT_NOT_BEFORE:
+    case FAULT_NOT_AFTER:
         SL_TRY(sl_certificate_check_dates(certificate, who));
+        what = "its dates do not hold now";
         break;
     case ASN_NO_SIGNER_E:
     case ASN_SELF_SIGNED_E:
+    case FAULT_SELF_SIGNED:
+    case FAULT_NO_ISSUER:
         return SL_FAIL_CAUSE(
-            SEALANE_UNAUTHENTICATED, error,
+            SEALANE_UNAUTHENTICATED, store->error,
             "%s certificate \"%s\": issuer \"%s\" leads to none of the authorities in \"%s\"", who,
             certificate->subject, certificate->issuer,
             sl_credentials_ca_file(handshake->credentials));
     case EXTKEYUSE_AUTH_E:
-        SL_TRY(sl_certificate_check_usage(certificate, !handshake->server));
+    case FAULT_PATH_LENGTH:
+        if (store->error_depth == 0)
+            SL_TRY(sl_certificate_check_usage(certificate, !handshake->server));
+        what = "its issuer allows no authority below itself, or not for this use";
+        break;
+    case ASN_SIG_CONFIRM_E:
+    case FAULT_SIGNATURE:
+        what = "its signature is not by the key of its issuer";
         break;
     default:
-        break;
+        what = wolfSSL_ERR_error_string((unsigned long)store->error, text);
     }
-    return SL_FAIL_CAUSE(SEALANE_UNAUTHENTICATED, error, "%s certificate \"%s\": %s (%d)", who,
-                         certificate->subject, wolfSSL_ERR_error_string((unsigned long)error, text),
-                         error);
+    return SL_FAIL_CAUSE(SEALANE_UNAUTHENTICATED, store->error, "%s certificate \"%s\": %s (%d)",
+                         who, certificate->subject, what, store->error);
 }
 
 static SEALANE_RESULT judge_name(const struct sl_handshake *handshake,
@@ -211,9 +242,11 @@ static SEALANE_RESULT judge(struct sl_handshake *handshake, const WOLFSSL_X509_S
     if (store->error_depth < 0 || store->error_depth >= store->totalCerts || !store->certs)
         return SL_FAIL(SEALANE_UNAUTHENTICATED, "TLS shows no certificate to judge");
     der = &store->certs[store->error_depth];
-    SL_TRY(sl_certificate_parse(der->buffer, der->length, &certificate));
+    if (!sl_certificate_parse(der->buffer, der->length, &certificate))
+        return SL_FAIL(SEALANE_UNAUTHENTICATED, "%s certificate: %u bytes that are %s",
+                       peer_role(handshake), der->length, SL_CERTIFICATE_UNREADABLE);
     if (!chain_is_good)
-        return judge_chain(handshake, &certificate, store->error);
+        return judge_chain(handshake, &certificate, store);
     SL_TRY(sl_certificate_check_signature(&certificate, peer_role(handshake)));
     if (store->error_depth > 0)
         return SEALANE_OK;

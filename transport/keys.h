@@ -37,7 +37,8 @@ struct sl_keys {
     uint8_t next[SL_SECRET_BYTES]; /* S of epoch + 2 */
 };
 
-/* Derives epochs 0 and 1 for one ring of one direction. `secret` is SL_SECRET_BYTES from the exporter. */
+/* Derives epochs 0 and 1 for one ring of one direction. `secret` is SL_SECRET_BYTES from the exporter. After a failure there
+ * is nothing to clear. */
 SEALANE_RESULT sl_keys_init(struct sl_keys *keys, const uint8_t *secret,
                             enum sl_direction direction, unsigned ring, enum sl_aead aead,
                             unsigned shift);
@@ -53,16 +54,24 @@ SEALANE_RESULT sl_keys_done_below(struct sl_keys *keys, uint64_t seq);
 /* Wipes everything. A zeroed struct is fine. */
 void sl_keys_clear(struct sl_keys *keys);
 
-/* HKDF-Expand-Label with SHA-384 or SHA-256 (hash_bytes 48 or 32), at most 255 context bytes. */
+struct sl_piece {
+    const void *at;
+    size_t bytes;
+};
+
+/* HKDF of RFC 5869 with SHA-384 or SHA-256 (hash_bytes 48 or 32; a prk has that many bytes). OUT_OF_RANGE for other hashes
+ * and for more than 255 hashes of output. */
+SEALANE_RESULT sl_hkdf_extract(size_t hash_bytes, const struct sl_piece *salt,
+                               const struct sl_piece *secret, uint8_t *prk);
+SEALANE_RESULT sl_hkdf_expand(size_t hash_bytes, const uint8_t *prk, const struct sl_piece *info,
+                              uint8_t *out, size_t bytes);
+
+/* HKDF-Expand-Label of RFC 8446 7.1, with at most 249 bytes of label and 255 of context. */
 SEALANE_RESULT sl_expand_label(size_t hash_bytes, const uint8_t *secret, const char *label,
                                const uint8_t *context, size_t context_bytes, uint8_t *out,
                                size_t bytes);
 
 /* A running SHA-384 over pieces: transcript hashes. */
-struct sl_piece {
-    const void *at;
-    size_t bytes;
-};
 SEALANE_RESULT sl_hash(const struct sl_piece *pieces, size_t count, uint8_t hash[SL_HASH_BYTES]);
 
 /* Fills with random bytes of the operating system's generator. */

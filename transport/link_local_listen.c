@@ -242,7 +242,7 @@ static void peer_log(int fd, const char *how)
         SL_LOG(SL_LOG_DEBUG, "%s process %d of user %u", how, (int)peer.pid, (unsigned)peer.uid);
 }
 
-/* Out of descriptors: a peer left in the backlog would keep the port awake for nothing, so it is turned away. */
+/* Out of descriptors: a peer left in the backlog would keep the port awake for nothing, so it is turned away. False: none was. */
 static bool peer_refuse(struct sl_port *port, struct sl_local_listener *listener)
 {
     int fd = -1;
@@ -251,11 +251,11 @@ static bool peer_refuse(struct sl_port *port, struct sl_local_listener *listener
         (void)close(port->spare_fd);
         fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     }
-    if (fd >= 0)
+    if (fd >= 0) {
         (void)close(fd);
+        SL_LOG(SL_LOG_WARN, "turned away a local peer: out of file descriptors");
+    }
     port->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    SL_LOG(SL_LOG_WARN, "%s a local peer: out of file descriptors",
-           fd >= 0 ? "turned away" : "cannot take in");
     return fd >= 0;
 }
 

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 enum {
-    PAGE = 4096,
-    HUGE_FROM = 4 << 20 /* from here on pages are worth asking for in large ones */
+    ALIGNMENT = 64,     /* a cache line: what memory.h promises */
+    HUGE_FROM = 4 << 20 /* from here on large pages are worth asking for */
 };
 
 struct sl_memory {
@@ -38,7 +38,7 @@ static SEALANE_RESULT host_alloc(struct sl_memory *memory, size_t bytes, void **
         else
             (void)madvise(at, bytes, MADV_HUGEPAGE); /* a wish */
     } else {
-        at = aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0 ? 64u : 0u));
+        at = aligned_alloc(ALIGNMENT, bytes / ALIGNMENT * ALIGNMENT + ALIGNMENT);
     }
     if (!at)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for %zu bytes", bytes);
@@ -55,18 +55,37 @@ static void host_free(struct sl_memory *memory, void *at, size_t bytes)
         free(at);
 }
 
+/* A new memfd of whole pages, sealed so that neither side can take pages away from under the other. */
+static int ring_file(size_t bytes)
+{
+    int fd = memfd_create("sealane-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        return fd;
+    if (fd >= 0) {
+        int error = errno;
+
+        (void)close(fd);
+        errno = error;
+    }
+    return -1;
+}
+
 static SEALANE_RESULT host_ring_alloc(struct sl_memory *memory, size_t bytes,
                                       struct sl_ring_memory *ring_p)
 {
-    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
-    void *base = MAP_FAILED;
-    int fd = memfd_create("sealane-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t whole;
+    void *base;
+    int fd;
 
     (void)memory;
-    /* Sealed, so that neither side can take pages away from under the other. */
-    if (fd >= 0 && ftruncate(fd, (off_t)whole) == 0 &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-        base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (bytes == 0 || bytes > PTRDIFF_MAX - page)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a ring of %zu bytes was asked for", bytes);
+    whole = (bytes + page - 1) / page * page;
+    fd = ring_file(whole);
+    base = fd < 0 ? MAP_FAILED : mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         int error = errno;
 
@@ -117,7 +136,8 @@ static void host_open(struct sl_memory *memory, struct sl_job *jobs, size_t n)
         uint8_t tag[SL_TAG_BYTES];
 
         memcpy(tag, jobs[i].tag, sizeof(tag));
-        memcpy(jobs[i].out, jobs[i].in, jobs[i].bytes);
+        if (jobs[i].bytes > 0)
+            memcpy(jobs[i].out, jobs[i].in, jobs[i].bytes);
         io.in = io.out;
         jobs[i].state = sl_aead_open(jobs[i].key, &io, tag) ? SL_JOB_DONE : SL_JOB_BAD_TAG;
     }

@@ -223,7 +223,7 @@ void sl_certificate_identity(const struct sl_certificate *certificate, char *tex
             return;
         }
     }
-    (void)snprintf(text, bytes, "%s", certificate->subject);
+    (void)snprintf(text, bytes, "subject:%s", certificate->subject);
 }
 
 void sl_certificate_list(const struct sl_certificate *certificate, char *text, size_t bytes)

@@ -27,7 +27,7 @@ SEALANE_RESULT sl_name_parse(const char *text, struct sl_name *name_p);
 bool sl_certificate_has(const struct sl_certificate *certificate, const struct sl_name *name,
                         bool prefix);
 
-/* "uri:…", "dns:…" or "ip:…": the name by which a peer is known, in that order of preference; the subject without any. */
+/* "uri:…", "dns:…" or "ip:…": the name by which a peer is known, in that order of preference; "subject:CN=…" without any. */
 void sl_certificate_identity(const struct sl_certificate *certificate, char *text, size_t bytes);
 
 /* "DNS:a.test, URI:spiffe://…" for messages; "nothing" when there is none. */

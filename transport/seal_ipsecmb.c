@@ -12,82 +12,67 @@ const enum sl_aead sl_aead_supported[] = {SL_AEAD_AES_256_GCM, SL_AEAD_CHACHA20_
                                           SL_AEAD_AES_128_GCM};
 const size_t sl_aead_supported_count = sizeof(sl_aead_supported) / sizeof(sl_aead_supported[0]);
 
+enum {
+    KEY_ALIGNMENT = 64 /* the library loads round keys and powers of H in whole cache lines */
+};
+
 struct sl_aead_key {
-    struct gcm_key_data gcm; /* first: it wants 64-byte alignment */
-    uint8_t raw[SL_AEAD_KEY_MAX];
+    _Alignas(KEY_ALIGNMENT) struct gcm_key_data gcm; /* AES: round keys and powers of H */
+    uint8_t raw[SL_AEAD_KEY_MAX];                    /* ChaCha20-Poly1305: the key */
     enum sl_aead aead;
 };
 
-static IMB_MGR *manager;
-static pthread_once_t manager_made = PTHREAD_ONCE_INIT;
+static IMB_MGR *manager; /* NULL when it could not be made; never written after that */
+static pthread_once_t manager_once = PTHREAD_ONCE_INIT;
 
+/* Chooses code for this CPU, from AVX-512 with VAES down to SSE without AES instructions. */
 static void manager_make(void)
 {
-    IMB_ARCH arch;
+    IMB_MGR *made = alloc_mb_mgr(0);
 
-    manager = alloc_mb_mgr(0);
-    if (manager)
-        init_mb_mgr_auto(manager, &arch);
+    if (!made)
+        return;
+    init_mb_mgr_auto(made, NULL);
+    if (imb_get_errno(made) == 0)
+        manager = made;
+    else
+        free_mb_mgr(made);
 }
 
-const char *sl_aead_name(enum sl_aead aead)
+SEALANE_RESULT sl_aead_key_new(enum sl_aead aead, const uint8_t *key, struct sl_aead_key **key_p)
 {
-    switch (aead) {
-    case SL_AEAD_AES_256_GCM:
-        return "AES-256-GCM";
-    case SL_AEAD_AES_128_GCM:
-        return "AES-128-GCM";
-    case SL_AEAD_CHACHA20_POLY1305:
-        return "ChaCha20-Poly1305";
-    default:
-        return "unknown";
-    }
-}
-
-size_t sl_aead_key_bytes(enum sl_aead aead)
-{
-    switch (aead) {
-    case SL_AEAD_AES_128_GCM:
-        return 16;
-    case SL_AEAD_AES_256_GCM:
-    case SL_AEAD_CHACHA20_POLY1305:
-        return 32;
-    default:
-        return 0;
-    }
-}
-
-void sl_wipe(void *secret, size_t bytes)
-{
-    explicit_bzero(secret, bytes);
-}
-
-SEALANE_RESULT sl_aead_key_new(enum sl_aead aead, const uint8_t *bytes, struct sl_aead_key **key_p)
-{
-    struct sl_aead_key *key;
+    struct sl_aead_key *made;
 
     if (sl_aead_key_bytes(aead) == 0)
-        return SL_FAIL(SEALANE_UNIMPLEMENTED, "this build cannot seal with AEAD %d", (int)aead);
-    (void)pthread_once(&manager_made, manager_make);
-    key = aligned_alloc(64, (sizeof(*key) + 63) / 64 * 64);
-    if (!key || !manager) {
-        free(key);
-        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a key");
-    }
-    memset(key, 0, sizeof(*key));
-    key->aead = aead;
-    sl_aead_key_set(key, bytes);
-    *key_p = key;
+        return SL_FAIL(SEALANE_UNIMPLEMENTED,
+                       "AEAD %d was asked for, this build has AES-GCM and ChaCha20-Poly1305",
+                       (int)aead);
+    (void)pthread_once(&manager_once, manager_make);
+    if (!manager)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "ipsec-mb did not start on this CPU");
+    made = aligned_alloc(KEY_ALIGNMENT, sizeof(*made));
+    if (!made)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a key of %zu bytes",
+                       sizeof(*made));
+    made->aead = aead;
+    sl_aead_key_set(made, key);
+    *key_p = made;
     return SEALANE_OK;
 }
 
 void sl_aead_key_set(struct sl_aead_key *key, const uint8_t *bytes)
 {
-    memcpy(key->raw, bytes, sl_aead_key_bytes(key->aead));
-    if (key->aead == SL_AEAD_AES_256_GCM)
-        IMB_AES256_GCM_PRE(manager, key->raw, &key->gcm);
-    else if (key->aead == SL_AEAD_AES_128_GCM)
-        IMB_AES128_GCM_PRE(manager, key->raw, &key->gcm);
+    switch (key->aead) {
+    case SL_AEAD_AES_256_GCM:
+        IMB_AES256_GCM_PRE(manager, bytes, &key->gcm);
+        break;
+    case SL_AEAD_AES_128_GCM:
+        IMB_AES128_GCM_PRE(manager, bytes, &key->gcm);
+        break;
+    default:
+        memcpy(key->raw, bytes, sizeof(key->raw));
+        break;
+    }
 }
 
 void sl_aead_key_free(struct sl_aead_key *key)
@@ -98,52 +83,53 @@ void sl_aead_key_free(struct sl_aead_key *key)
     free(key);
 }
 
+/* In the functions below `run` decides the direction; the contexts hold keystream and the one-time key of Poly1305. */
+static void gcm(const struct sl_aead_key *key, aes_gcm_enc_dec_t run, const struct sl_aead_io *io,
+                uint8_t tag[SL_TAG_BYTES])
+{
+    struct gcm_context_data context;
+
+    run(&key->gcm, &context, io->out, io->in, io->bytes, io->nonce, io->aad, io->aad_bytes, tag,
+        SL_TAG_BYTES);
+    sl_wipe(&context, sizeof(context));
+}
+
+static void chacha(const struct sl_aead_key *key, chacha_poly_enc_dec_update_t run,
+                   const struct sl_aead_io *io, uint8_t tag[SL_TAG_BYTES])
+{
+    struct chacha20_poly1305_context_data context;
+
+    IMB_CHACHA20_POLY1305_INIT(manager, key->raw, &context, io->nonce, io->aad, io->aad_bytes);
+    run(key->raw, &context, io->out, io->in, io->bytes);
+    IMB_CHACHA20_POLY1305_ENC_FINALIZE(manager, &context, tag, SL_TAG_BYTES);
+    sl_wipe(&context, sizeof(context));
+}
+
 void sl_aead_seal(struct sl_aead_key *key, const struct sl_aead_io *io, uint8_t tag[SL_TAG_BYTES])
 {
-    struct chacha20_poly1305_context_data poly;
-    struct gcm_context_data gcm;
-
-    switch (key->aead) {
-    case SL_AEAD_AES_256_GCM:
-        IMB_AES256_GCM_ENC(manager, &key->gcm, &gcm, io->out, io->in, io->bytes, io->nonce, io->aad,
-                           io->aad_bytes, tag, SL_TAG_BYTES);
-        break;
-    case SL_AEAD_AES_128_GCM:
-        IMB_AES128_GCM_ENC(manager, &key->gcm, &gcm, io->out, io->in, io->bytes, io->nonce, io->aad,
-                           io->aad_bytes, tag, SL_TAG_BYTES);
-        break;
-    default:
-        IMB_CHACHA20_POLY1305_INIT(manager, key->raw, &poly, io->nonce, io->aad, io->aad_bytes);
-        IMB_CHACHA20_POLY1305_ENC_UPDATE(manager, key->raw, &poly, io->out, io->in, io->bytes);
-        IMB_CHACHA20_POLY1305_ENC_FINALIZE(manager, &poly, tag, SL_TAG_BYTES);
-        break;
-    }
+    if (key->aead == SL_AEAD_AES_256_GCM)
+        gcm(key, manager->gcm256_enc, io, tag);
+    else if (key->aead == SL_AEAD_AES_128_GCM)
+        gcm(key, manager->gcm128_enc, io, tag);
+    else
+        chacha(key, manager->chacha20_poly1305_enc_update, io, tag);
 }
 
 bool sl_aead_open(struct sl_aead_key *key, const struct sl_aead_io *io,
                   const uint8_t tag[SL_TAG_BYTES])
 {
-    struct chacha20_poly1305_context_data poly;
-    struct gcm_context_data gcm;
-    uint8_t computed[SL_TAG_BYTES], difference = 0;
+    uint8_t expected[SL_TAG_BYTES];
+    unsigned difference = 0;
 
-    switch (key->aead) {
-    case SL_AEAD_AES_256_GCM:
-        IMB_AES256_GCM_DEC(manager, &key->gcm, &gcm, io->out, io->in, io->bytes, io->nonce, io->aad,
-                           io->aad_bytes, computed, SL_TAG_BYTES);
-        break;
-    case SL_AEAD_AES_128_GCM:
-        IMB_AES128_GCM_DEC(manager, &key->gcm, &gcm, io->out, io->in, io->bytes, io->nonce, io->aad,
-                           io->aad_bytes, computed, SL_TAG_BYTES);
-        break;
-    default:
-        IMB_CHACHA20_POLY1305_INIT(manager, key->raw, &poly, io->nonce, io->aad, io->aad_bytes);
-        IMB_CHACHA20_POLY1305_DEC_UPDATE(manager, key->raw, &poly, io->out, io->in, io->bytes);
-        IMB_CHACHA20_POLY1305_DEC_FINALIZE(manager, &poly, computed, SL_TAG_BYTES);
-        break;
-    }
+    if (key->aead == SL_AEAD_AES_256_GCM)
+        gcm(key, manager->gcm256_dec, io, expected);
+    else if (key->aead == SL_AEAD_AES_128_GCM)
+        gcm(key, manager->gcm128_dec, io, expected);
+    else
+        chacha(key, manager->chacha20_poly1305_dec_update, io, expected);
     for (int i = 0; i < SL_TAG_BYTES; i++)
-        difference |= (uint8_t)(computed[i] ^ tag[i]);
+        difference |= (unsigned)(expected[i] ^ tag[i]);
+    sl_wipe(expected, sizeof(expected)); /* a refused tag's right value would be a forgery */
     if (difference == 0)
         return true;
     sl_wipe(io->out, io->bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seal_plain.c - copies where the product seals: what the rest of the path costs. Only the bench library links this file. It offers
- * AEAD 0 in HELLO, which the product neither offers nor accepts. */
+/* seal_plain.c - copies where the product seals: what the rest of the path costs. Only bench/ links this file. It offers AEAD 0
+ * in HELLO, which the product neither offers nor accepts. */
 #include "transport/seal.h"
 
 #include <stdlib.h>
@@ -44,11 +44,16 @@ void sl_aead_key_free(struct sl_aead_key *key)
     free(key);
 }
 
+static void copy(const struct sl_aead_io *io)
+{
+    if (io->out != io->in && io->bytes > 0)
+        memcpy(io->out, io->in, io->bytes);
+}
+
 void sl_aead_seal(struct sl_aead_key *key, const struct sl_aead_io *io, uint8_t tag[SL_TAG_BYTES])
 {
     (void)key;
-    if (io->out != io->in)
-        memcpy(io->out, io->in, io->bytes);
+    copy(io);
     memset(tag, 0, SL_TAG_BYTES);
 }
 
@@ -58,12 +63,16 @@ bool sl_aead_open(struct sl_aead_key *key, const struct sl_aead_io *io,
     static const uint8_t zero[SL_TAG_BYTES];
 
     (void)key;
-    if (io->out != io->in)
-        memcpy(io->out, io->in, io->bytes);
-    return memcmp(tag, zero, SL_TAG_BYTES) == 0;
+    if (memcmp(tag, zero, SL_TAG_BYTES) == 0) {
+        copy(io);
+        return true;
+    }
+    sl_wipe(io->out, io->bytes);
+    return false;
 }
 
 void sl_wipe(void *secret, size_t bytes)
 {
-    explicit_bzero(secret, bytes);
+    if (bytes > 0)
+        explicit_bzero(secret, bytes);
 }

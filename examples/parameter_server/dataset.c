@@ -127,13 +127,13 @@ bool dataset_read(const char *folder, char error[512], struct dataset *dataset_p
 
 /* ---- the built-in set ---- */
 
-/* A pixel of a class's pattern is dark or bright; noise moves it by up to 0.45 of the range, and the patterns differ in half of the
- * pixels, so a straight line separates the classes. */
+/* A pixel of a class's pattern is dark or bright; noise moves it by up to 0.4 of the range, and two patterns differ in about half
+ * of the pixels, so a straight line separates the classes. */
 static uint8_t synthetic_pixel(size_t class, size_t example, size_t pixel)
 {
     bool bright = random_at(SYNTHETIC_SEED, class * SYNTHETIC_PIXELS + pixel) & 1;
     float noise = random_sign(SYNTHETIC_SEED + 1, example * SYNTHETIC_PIXELS + pixel);
-    float value = (bright ? 0.55f : 0.45f) + 0.45f * noise;
+    float value = (bright ? 0.6f : 0.4f) + 0.399f * noise;
 
     return (uint8_t)(255.0f * value);
 }
@@ -150,7 +150,7 @@ static bool synthetic_examples(size_t first, size_t count, struct examples *exam
     for (size_t i = 0; i < count; i++) {
         size_t class = (first + i) % SYNTHETIC_CLASSES;
 
-        examples->labels[i] = (uint8_t)class;
+        examples->labels[i] = (uint8_t) class;
         for (size_t p = 0; p < SYNTHETIC_PIXELS; p++)
             examples->images[i * SYNTHETIC_PIXELS + p] = synthetic_pixel(class, first + i, p);
     }

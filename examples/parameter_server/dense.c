@@ -49,8 +49,8 @@ static inline void add_rows(float *restrict y, const float *restrict rows, size_
         add_one(y, rows + i * stride, a[i * step], n);
 }
 
-void dense_forward(struct dense layer, const float *parameters, const float *x,
-                            size_t rows, float *y)
+void dense_forward(struct dense layer, const float *parameters, const float *x, size_t rows,
+                   float *y)
 {
     const size_t in = layer.inputs, out = layer.outputs;
     const float *bias = parameters + in * out;
@@ -68,7 +68,7 @@ void dense_forward(struct dense layer, const float *parameters, const float *x,
 }
 
 void dense_gradient(struct dense layer, const float *x, const float *dy, size_t rows,
-                             float *gradient)
+                    float *gradient)
 {
     const size_t in = layer.inputs, out = layer.outputs;
     float *bias = gradient + in * out;

@@ -35,7 +35,7 @@ static bool read_all(gzFile file, const char *path, uint8_t *to, size_t bytes, c
         int code;
 
         if (got < 0)
-            return refuse(error, "%s: %s", path, gzerror(file, &code));
+            return refuse(error, "%s", gzerror(file, &code)); /* names the file */
         if (got == 0)
             return refuse(error, "%s: truncated: %zu bytes missing of %zu", path, bytes - done,
                           bytes);
@@ -89,7 +89,7 @@ static bool read_body(gzFile file, const char *path, char error[512], struct idx
     if (!read_all(file, path, idx->data, idx->bytes, error))
         return false;
     if (gzread(file, &more, 1) != 0)
-        return refuse(error, "%s: longer than its %zu bytes, or its checksum is wrong", path,
+        return refuse(error, "%s: longer than the %zu bytes it says, or damaged at its end", path,
                       idx->bytes);
     return true;
 }
@@ -103,6 +103,7 @@ bool idx_read(const char *path, unsigned dimensions, char error[512], struct idx
     if (dimensions < 1 || dimensions > IDX_DIMENSIONS_MAX)
         return refuse(error, "%s: %u dimensions asked for, at most %u", path, dimensions,
                       IDX_DIMENSIONS_MAX);
+    errno = 0;
     file = gzopen(path, "rb");
     if (!file)
         return refuse(error, "%s: %s", path, errno ? strerror(errno) : "no memory");

@@ -11,12 +11,12 @@ struct range range_of(size_t whole, size_t part, size_t parts)
 }
 
 void sgd_step(const struct sgd *sgd, uint64_t step, const float *const *gradients, size_t ranks,
-              struct range range, float *velocity, float *weights)
+              size_t count, float *velocity, float *weights)
 {
     float rate = sgd->rate * (1.0f - (float)step / (float)sgd->steps);
     float share = 1.0f / (float)sgd->batch;
 
-    for (size_t i = range.first; i < range.first + range.count; i++) {
+    for (size_t i = 0; i < count; i++) {
         float sum = gradients[0][i];
 
         for (size_t r = 1; r < ranks; r++)

@@ -80,12 +80,12 @@ SRV_SAN="DNS:server.test,DNS:*.pool.test,DNS:localhost,IP:127.0.0.1,IP:::1,URI:s
 CLI_SAN="DNS:client.test,IP:127.0.0.1,URI:spiffe://$TD/ns/default/sa/client"
 S=$(t $((-30*DAY))); L=$(t $((3650*DAY)))
 
-printf 'name\trole\tchain\tkey\ttrust\tverify\texpect\twhy\n' > index.tsv
+printf 'name\trole\tchain\tkey\ttrust\tverify\texpect\twhy\n' > work/index.tsv
 # row NAME ROLE DIR TRUST VERIFY EXPECT WHY CHAINFILES... : writes DIR/NAME.pem, DIR/NAME.key and the index row
 row() {
   local name=$1 role=$2 dir=$3 trust=$4 ver=$5 exp=$6 why=$7; shift 7
   cat "$@" > "$dir/$name.pem"; cp "work/$name.key" "$dir/$name.key"
-  printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$role" "$dir/$name.pem" "$dir/$name.key" "$trust" "$ver" "$exp" "$why" >> index.tsv
+  printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$role" "$dir/$name.pem" "$dir/$name.key" "$trust" "$ver" "$exp" "$why" >> work/index.tsv
 }
 for K in p256 ed25519 rsa2048; do
   key work/root-$K.key $K; sign self root-$K "Test Root $K" "$S" "$L" "$CAX"
@@ -176,6 +176,12 @@ mk wrong-ku-client client p256 "$S" "$L" "$(san clientAuth "$CLI_SAN" | sed 's/d
 mk p384-client client p384 "$S" "$L" "$CX"; row p384-client client good $R - accept "P-384 leaf" work/p384-client.crt $IC
 key work/old-root.key p256; sign self old-root "Old Root" "$(t $((-20*DAY)))" "$(t $((-1*DAY)))" "$CAX"; cp work/old-root.crt ca/old-root.pem
 cat ca/root-p256.pem ca/old-root.pem > ca/good-and-old.pem; cat ca/old-root.pem ca/root-p256.pem > ca/old-and-good.pem
+for K in p384:p384-leaf ed25519:server-ed25519 rsa2048:server-rsa2048; do
+  key bad/key-mismatch-${K%%:*}.key ${K%%:*}; cp good/${K##*:}.pem bad/key-mismatch-${K%%:*}.pem
+done
+cp good/server-p256.pem bad/key-mismatch-kind.pem; cp good/server-rsa2048.key bad/key-mismatch-kind.key
+cp good/server-p256.pem good/sec1.pem; q openssl ec -in good/server-p256.key -no_public -out good/sec1.key # the older form, no point
 openssl x509 -in work/server-p256.crt -outform DER -out good/server-p256.der
+mv work/index.tsv index.tsv # last: where it is, all is
 rm -rf work
 echo "$(($(wc -l < index.tsv) - 1)) cases in $OUT/index.tsv"

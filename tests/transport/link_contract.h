@@ -4,249 +4,7 @@
 #ifndef LINK_CONTRACT_H
 #define LINK_CONTRACT_H
 
-#include "transport/link.h"
-
-#include <criterion/criterion.h>
-#include <dirent.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
-struct link_world {
-    const struct sl_link_ops *ops;
-    void (*begin)(void); /* before the first port; may be NULL */
-    void (*end)(void);   /* after the last port; may be NULL */
-    /* Writes an address that no other process or test uses. */
-    void (*address)(char *to, size_t bytes, const char *name);
-    const char *const *malformed; /* addresses of its forms that are wrong; ends with NULL */
-    bool fills_up;                /* a peer that does not read makes send say SL_AGAIN */
-};
-
-enum {
-    SLOTS = 16,
-    STRIDE = 512,
-    EVENT_LIMIT_MS = 10000, /* an event that was owed and did not come: a failure */
-    CONNECTING = 0,         /* sides of a pair */
-    ACCEPTING = 1
-};
-
-struct link_side {
-    struct sl_port *port;
-    struct sl_link *link;
-    struct sl_ring_memory rings[SL_RING_COUNT];
-    uint8_t grants[SL_RING_COUNT][SL_GRANT_BYTES];
-};
-
-struct link_pair {
-    const struct link_world *world;
-    struct sl_memory *memory;
-    char address[128];
-    struct link_side sides[2];
-};
-
-/* ---- doing ---- */
-
-static int64_t contract_now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* The port's next event; sleeps in between as a node does. False: none came in time. */
-static bool event_next(const struct sl_link_ops *ops, struct sl_port *port,
-                       struct sl_link_event *event, int limit_ms)
-{
-    int64_t until = contract_now_ms() + limit_ms;
-
-    while (ops->poll(port, event, 1) == 0) {
-        struct pollfd sleep = {.fd = ops->arm(port), .events = POLLIN};
-        int64_t left = until - contract_now_ms();
-
-        if (left <= 0)
-            return false;
-        if (sleep.fd >= 0)
-            (void)poll(&sleep, 1, (int)left);
-    }
-    return true;
-}
-
-static struct sl_link_event event_expect(struct link_pair *pair, int side,
-                                         enum sl_link_event_kind kind)
-{
-    struct sl_link_event event = {0};
-
-    cr_assert(event_next(pair->world->ops, pair->sides[side].port, &event, EVENT_LIMIT_MS),
-              "no event of kind %d came", (int)kind);
-    cr_assert_eq(event.kind, kind, "an event of kind %d came, expected %d: %s", (int)event.kind,
-                 (int)kind, event.kind == SL_LINK_GONE ? event.why : "");
-    return event;
-}
-
-/* Nothing comes any more: many polls, a sleep and many polls. */
-static void event_expect_none(struct link_pair *pair, int side)
-{
-    struct sl_link_event event = {0};
-    bool came = false;
-
-    for (int i = 0; i < 200 && !came; i++)
-        came = pair->world->ops->poll(pair->sides[side].port, &event, 1) != 0;
-    came = came || event_next(pair->world->ops, pair->sides[side].port, &event, 20);
-    cr_assert_not(came, "an event of kind %d came, expected none", (int)event.kind);
-}
-
-static void ports_open(struct link_pair *pair, const struct link_world *world)
-{
-    memset(pair, 0, sizeof(*pair));
-    pair->world = world;
-    if (world->begin)
-        world->begin();
-    world->address(pair->address, sizeof(pair->address), "contract");
-    cr_assert_eq(sl_memory_host_new(&pair->memory), SEALANE_OK);
-    for (int side = 0; side < 2; side++)
-        cr_assert_eq(world->ops->open(&pair->sides[side].port), SEALANE_OK);
-    cr_assert_eq(world->ops->listen(pair->sides[ACCEPTING].port, pair->address), SEALANE_OK, "%s",
-                 sealane_last_error()->message);
-}
-
-/* One more link between the two ports; the pair's own links stay as they are. */
-static void connect_more(struct link_pair *pair, struct sl_link *links[2])
-{
-    struct sl_link_event event;
-
-    cr_assert_eq(pair->world->ops->connect(pair->sides[CONNECTING].port, pair->address,
-                                           &links[CONNECTING]),
-                 SEALANE_OK);
-    event = event_expect(pair, CONNECTING, SL_LINK_CONNECTED);
-    cr_assert_eq(event.link, links[CONNECTING]);
-    event = event_expect(pair, ACCEPTING, SL_LINK_ACCEPTED);
-    cr_assert_neq(event.link, NULL);
-    cr_assert_eq(event.link->ops, pair->world->ops);
-    cr_assert_eq(event.link->owner, NULL);
-    links[ACCEPTING] = event.link;
-}
-
-static void pair_connect(struct link_pair *pair, const struct link_world *world)
-{
-    struct sl_link *links[2];
-
-    ports_open(pair, world);
-    connect_more(pair, links);
-    for (int side = 0; side < 2; side++)
-        pair->sides[side].link = links[side];
-}
-
-static void side_grant(struct link_pair *pair, int side)
-{
-    struct link_side *at = &pair->sides[side];
-
-    for (int ring = 0; ring < SL_RING_COUNT; ring++) {
-        cr_assert_eq(
-            sl_memory_ops(pair->memory)->ring_alloc(pair->memory, SLOTS * STRIDE, &at->rings[ring]),
-            SEALANE_OK);
-        cr_assert_eq(pair->world->ops->grant(at->link, (enum sl_ring_id)ring, &at->rings[ring],
-                                             STRIDE, at->grants[ring]),
-                     SEALANE_OK, "%s", sealane_last_error()->message);
-    }
-    /* What follows in a handshake: the peer knows of the grants from bytes that come behind them. */
-    cr_assert_eq(pair->world->ops->send(at->link, (const uint8_t *)"g", 1), SEALANE_OK);
-    (void)event_expect(pair, !side, SL_LINK_BYTES);
-}
-
-static void side_attach(struct link_pair *pair, int side)
-{
-    for (int ring = 0; ring < SL_RING_COUNT; ring++)
-        cr_assert_eq(pair->world->ops->attach(pair->sides[side].link, (enum sl_ring_id)ring,
-                                              pair->sides[!side].grants[ring], SLOTS * STRIDE,
-                                              STRIDE),
-                     SEALANE_OK, "%s", sealane_last_error()->message);
-}
-
-/* Connected, both rings granted and attached both ways. */
-static void pair_up(struct link_pair *pair, const struct link_world *world)
-{
-    pair_connect(pair, world);
-    side_grant(pair, ACCEPTING);
-    side_grant(pair, CONNECTING);
-    side_attach(pair, CONNECTING);
-    side_attach(pair, ACCEPTING);
-}
-
-static void side_close(struct link_pair *pair, int side)
-{
-    if (pair->sides[side].port)
-        pair->world->ops->close(pair->sides[side].port);
-    pair->sides[side].port = NULL;
-    for (int ring = 0; ring < SL_RING_COUNT; ring++) {
-        if (pair->sides[side].rings[ring].base)
-            sl_memory_ops(pair->memory)->ring_free(pair->memory, &pair->sides[side].rings[ring]);
-    }
-}
-
-static void pair_down(struct link_pair *pair)
-{
-    side_close(pair, CONNECTING);
-    side_close(pair, ACCEPTING);
-    sl_memory_ops(pair->memory)->close(pair->memory);
-    if (pair->world->end)
-        pair->world->end();
-}
-
-static void side_drop(struct link_pair *pair, int side)
-{
-    pair->world->ops->drop(pair->sides[side].link);
-    pair->sides[side].link = NULL;
-}
-
-static enum sealane_status write_to(struct link_pair *pair, int side, enum sl_ring_id ring,
-                                    uint32_t slot, uint32_t immediate)
-{
-    uint8_t bytes[STRIDE];
-    struct sl_link_write write = {
-        .ring = ring, .slot = slot, .from = bytes, .bytes = STRIDE, .immediate = immediate};
-
-    memset(bytes, (int)(immediate & 0xff), sizeof(bytes));
-    return pair->world->ops->write_imm(pair->sides[side].link, &write);
-}
-
-static bool is_filled(const uint8_t *bytes, size_t count, int with)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (bytes[i] != with)
-            return false;
-    }
-    return true;
-}
-
-static int count_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int count = 0;
-
-    cr_assert_neq(dir, NULL);
-    while (readdir(dir))
-        count++;
-    (void)closedir(dir);
-    return count;
-}
-
-static int count_shared_mappings(void)
-{
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[512];
-    int count = 0;
-
-    cr_assert_neq(maps, NULL);
-    while (fgets(line, sizeof(line), maps)) {
-        if (strstr(line, "memfd:sealane"))
-            count++;
-    }
-    (void)fclose(maps);
-    return count;
-}
+#include "tests/transport/link_pair.h"
 
 /* ---- addresses and connecting ---- */
 
@@ -333,23 +91,49 @@ static inline void tells_accepted_alone(const struct link_world *world)
     pair_down(&pair);
 }
 
-/* ---- small sends ---- */
-
-/* Takes bytes until `count` came. */
-static void bytes_expect(struct link_pair *pair, int side, const uint8_t *bytes, size_t count)
+/* Takes n times `kind` and n times bytes, one event a poll; no bytes come before their link was told of. */
+static inline void firsts_expect(struct link_pair *pair, int side, enum sl_link_event_kind kind,
+                                 int n)
 {
-    size_t got = 0;
+    struct sl_link_event event;
 
-    while (got < count) {
-        struct sl_link_event event = event_expect(pair, side, SL_LINK_BYTES);
-
-        cr_assert_eq(event.link, pair->sides[side].link);
-        cr_assert_leq(event.count, count - got);
-        cr_assert_eq(memcmp(event.bytes, bytes + got, event.count), 0,
-                     "wrong bytes after the first %zu", got);
-        got += event.count;
+    for (int told = 0, bytes = 0; told + bytes < 2 * n;) {
+        cr_assert(event_next(pair->world->ops, pair->sides[side].port, &event, EVENT_LIMIT_MS));
+        if (event.kind == kind) {
+            event.link->owner = pair;
+            told++;
+            if (side == ACCEPTING)
+                cr_assert_eq(pair->world->ops->send(event.link, (const uint8_t *)"e", 1),
+                             SEALANE_OK);
+        } else {
+            cr_assert_eq(event.kind, SL_LINK_BYTES);
+            cr_assert_eq(event.link->owner, pair, "bytes came before their link");
+            bytes++;
+        }
     }
 }
+
+static inline void tells_of_a_link_before_what_came_through_it(const struct link_world *world)
+{
+    enum {
+        LINKS = 12
+    };
+    struct link_pair pair;
+
+    ports_open(&pair, world);
+    for (int i = 0; i < LINKS; i++) {
+        struct sl_link *link;
+
+        cr_assert_eq(world->ops->connect(pair.sides[CONNECTING].port, pair.address, &link),
+                     SEALANE_OK);
+        cr_assert_eq(world->ops->send(link, (const uint8_t *)"early", 5), SEALANE_OK);
+    }
+    firsts_expect(&pair, ACCEPTING, SL_LINK_ACCEPTED, LINKS);
+    firsts_expect(&pair, CONNECTING, SL_LINK_CONNECTED, LINKS);
+    pair_down(&pair);
+}
+
+/* ---- small sends ---- */
 
 static inline void carries_bytes_in_order_both_ways(const struct link_world *world)
 {
@@ -775,6 +559,7 @@ static inline void collects_no_more_events_than_asked(const struct link_world *w
 static inline void does_not_sleep_on_what_is_there(const struct link_world *world)
 {
     struct link_pair pair;
+    struct sl_link *link;
     struct pollfd sleep = {.events = POLLIN};
 
     pair_up(&pair, world);
@@ -782,6 +567,10 @@ static inline void does_not_sleep_on_what_is_there(const struct link_world *worl
     cr_assert_eq(write_to(&pair, CONNECTING, SL_RING_BULK, 0, 1), SEALANE_OK);
     cr_assert_eq(world->ops->arm(pair.sides[ACCEPTING].port), -1);
     (void)event_expect(&pair, ACCEPTING, SL_LINK_ARRIVED);
+    cr_assert_eq(world->ops->connect(pair.sides[CONNECTING].port, pair.address, &link), SEALANE_OK);
+    cr_assert_eq(world->ops->arm(pair.sides[CONNECTING].port), -1, "CONNECTED is still to be told");
+    (void)event_expect(&pair, CONNECTING, SL_LINK_CONNECTED);
+    (void)event_expect(&pair, ACCEPTING, SL_LINK_ACCEPTED);
     event_expect_none(&pair, ACCEPTING);
     do /* an old wake-up may still be there to be drained */
         sleep.fd = world->ops->arm(pair.sides[ACCEPTING].port);
@@ -894,6 +683,7 @@ static inline void leaves_no_descriptor_and_no_mapping_behind(const struct link_
     LINK_CONTRACT_TEST(provider, world, lets_one_listen_at_an_address)                        \
     LINK_CONTRACT_TEST(provider, world, tells_gone_when_nobody_listens)                       \
     LINK_CONTRACT_TEST(provider, world, tells_accepted_alone)                                 \
+    LINK_CONTRACT_TEST(provider, world, tells_of_a_link_before_what_came_through_it)          \
     LINK_CONTRACT_TEST(provider, world, carries_bytes_in_order_both_ways)                     \
     LINK_CONTRACT_TEST(provider, world, refuses_sends_of_no_or_too_many_bytes)                \
     LINK_CONTRACT_TEST(provider, world, says_again_when_full_and_writable_when_not)           \

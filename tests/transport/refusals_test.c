@@ -87,7 +87,7 @@ Test(refusals, authority_that_bears_the_right_name)
         .client = {"root-p256", "bad/wrong-ca-client", NULL}, .server = good_server});
 
     SAYS(outcome.server, "client certificate");
-    SAYS(outcome.client, "the server refused our certificate", "bad/wrong-ca-client.pem", "alert ");
+    SAYS(outcome.client, "the server refused our certificate", "bad/wrong-ca-client.pem", "alert unknown_ca (48)");
 }
 
 Test(refusals, expired_client)
@@ -114,7 +114,7 @@ Test(refusals, client_not_yet_valid)
         .client = {"root-p256", "bad/future-client", NULL}, .server = good_server, .load_shift = 1900L * DAY});
 
     SAYS(outcome.server, "client certificate \"CN=client.test\": not yet valid: notBefore 20", " UTC, now 20");
-    SAYS(outcome.client, "the server refused our certificate", "bad/future-client.pem", "alert ");
+    SAYS(outcome.client, "the server refused our certificate", "bad/future-client.pem", "alert certificate_expired (45)");
 }
 
 Test(refusals, server_not_yet_valid)
@@ -123,7 +123,7 @@ Test(refusals, server_not_yet_valid)
         .client = good_client, .server = {"root-p256", "bad/future", NULL}, .load_shift = 1900L * DAY});
 
     SAYS(outcome.client, "server certificate \"CN=server.test\": not yet valid: notBefore 20", " UTC, now 20");
-    SAYS(outcome.server, "the client refused our certificate", "bad/future.pem", "alert ");
+    SAYS(outcome.server, "the client refused our certificate", "bad/future.pem", "alert certificate_expired (45)");
 }
 
 /* ---- its names ---- */
@@ -135,7 +135,7 @@ Test(refusals, server_of_another_dns_name)
 
     SAYS(outcome.client, "server certificate \"CN=server.test\": subjectAltName has DNS:other.test, IP:192.0.2.1, URI:spiffe://",
          "wanted DNS:server.test");
-    SAYS(outcome.server, "the client refused our certificate", "bad/wrong-name.pem", "alert ");
+    SAYS(outcome.server, "the client refused our certificate", "bad/wrong-name.pem", "alert bad_certificate (42)");
 }
 
 Test(refusals, server_of_another_address)
@@ -146,7 +146,7 @@ Test(refusals, server_of_another_address)
     client.wanted = "ip:127.0.0.1";
     outcome = quarrel(&(struct quarrel){.client = client, .server = {"root-p256", "bad/wrong-ip", NULL}});
     SAYS(outcome.client, "subjectAltName has DNS:server.test, IP:192.0.2.1, wanted IP:127.0.0.1");
-    SAYS(outcome.server, "the client refused our certificate", "bad/wrong-ip.pem", "alert ");
+    SAYS(outcome.server, "the client refused our certificate", "bad/wrong-ip.pem", "alert bad_certificate (42)");
     client.wanted = "ip:::2";
     outcome = quarrel(&(struct quarrel){.client = client, .server = good_server});
     SAYS(outcome.client, "IP:::1", "wanted IP:::2");
@@ -160,7 +160,7 @@ Test(refusals, server_of_another_uri)
     client.wanted = "uri:spiffe://cluster.test/ns/default/sa/other";
     outcome = quarrel(&(struct quarrel){.client = client, .server = good_server});
     SAYS(outcome.client, "URI:spiffe://cluster.test/ns/default/sa/server", "wanted URI:spiffe://cluster.test/ns/default/sa/other");
-    SAYS(outcome.server, "the client refused our certificate", "good/server-p256.pem", "alert ");
+    SAYS(outcome.server, "the client refused our certificate", "good/server-p256.pem", "alert bad_certificate (42)");
 }
 
 static void client_not_allowed(const char *allowed, const char *text)
@@ -171,7 +171,7 @@ static void client_not_allowed(const char *allowed, const char *text)
     server.wanted = allowed;
     outcome = quarrel(&(struct quarrel){.client = good_client, .server = server});
     SAYS(outcome.server, "client certificate \"CN=client.test\": subjectAltName has DNS:client.test, IP:127.0.0.1, URI:spiffe://", text);
-    SAYS(outcome.client, "the server refused our certificate", "good/client-p256.pem", "alert ");
+    SAYS(outcome.client, "the server refused our certificate", "good/client-p256.pem", "alert bad_certificate (42)");
 }
 
 Test(refusals, client_of_a_dns_name_that_is_not_allowed)
@@ -197,7 +197,7 @@ Test(refusals, client_with_the_extended_key_usage_of_a_server)
         .client = {"root-p256", "bad/wrong-eku-client", NULL}, .server = good_server});
 
     SAYS(outcome.server, "client certificate \"CN=client.test\": extendedKeyUsage has serverAuth, wanted clientAuth");
-    SAYS(outcome.client, "the server refused our certificate", "bad/wrong-eku-client.pem", "alert ");
+    SAYS(outcome.client, "the server refused our certificate", "bad/wrong-eku-client.pem", "alert bad_certificate (42)");
 }
 
 Test(refusals, server_with_the_extended_key_usage_of_a_client)
@@ -206,7 +206,7 @@ Test(refusals, server_with_the_extended_key_usage_of_a_client)
         .client = good_client, .server = {"root-p256", "bad/wrong-eku", NULL}});
 
     SAYS(outcome.client, "server certificate \"CN=server.test\": extendedKeyUsage has clientAuth, wanted serverAuth");
-    SAYS(outcome.server, "the client refused our certificate", "bad/wrong-eku.pem", "alert ");
+    SAYS(outcome.server, "the client refused our certificate", "bad/wrong-eku.pem", "alert bad_certificate (42)");
 }
 
 Test(refusals, client_whose_key_usage_lacks_digital_signature)
@@ -215,7 +215,7 @@ Test(refusals, client_whose_key_usage_lacks_digital_signature)
         .client = {"root-p256", "bad/wrong-ku-client", NULL}, .server = good_server});
 
     SAYS(outcome.server, "client certificate \"CN=client.test\": keyUsage lacks digitalSignature");
-    SAYS(outcome.client, "the server refused our certificate", "bad/wrong-ku-client.pem", "alert ");
+    SAYS(outcome.client, "the server refused our certificate", "bad/wrong-ku-client.pem", "alert bad_certificate (42)");
 }
 
 Test(refusals, server_whose_key_usage_lacks_digital_signature)
@@ -224,7 +224,7 @@ Test(refusals, server_whose_key_usage_lacks_digital_signature)
         .client = good_client, .server = {"root-p256", "bad/wrong-ku", NULL}});
 
     SAYS(outcome.client, "server certificate \"CN=server.test\": keyUsage lacks digitalSignature");
-    SAYS(outcome.server, "the client refused our certificate", "bad/wrong-ku.pem", "alert ");
+    SAYS(outcome.server, "the client refused our certificate", "bad/wrong-ku.pem", "alert bad_certificate (42)");
 }
 
 /* ---- peers that are not ours ---- */
@@ -296,7 +296,7 @@ Test(refusals, server_of_tls_1_2)
         foreign(&(struct tls_peer_options){.server = true, .tls_1_2 = true, .certificate = "good/server-p256"});
 
     cr_assert_eq(it.pair.client.status, SEALANE_UNAUTHENTICATED, "%s", it.pair.client.why);
-    SAYS(it.pair.client.why, "the server ended the handshake: alert ");
+    SAYS(it.pair.client.why, "the server ended the handshake: alert handshake_failure (40); we speak TLS 1.3 with TLS_CHACHA20_POLY1305_SHA256 ");
     foreign_free(&it);
 }
 
@@ -403,7 +403,7 @@ static enum sealane_status judge(const struct certs_case *one, char why[512])
     return status;
 }
 
-Test(refusals, judges_every_case_of_the_index_as_it_says, .timeout = 60)
+Test(refusals, judges_every_case_of_the_index_as_it_says)
 {
     static struct certs_case cases[CERTS_CASES_MAX];
     size_t count = certs_cases(cases), refused = 0;

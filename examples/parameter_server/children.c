@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* children.c - fork, exec, and a loop on signals. */
+#include "children.h"
+
+#include "trainer.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    ARGUMENTS_MAX = OPTIONS_ARGUMENTS_MAX + 2,
+    WORDS_S = 2,    /* after a failure the others may say what they saw … */
+    PATIENCE_S = 5, /* … then, asked to end, they have this long */
+    TICK_MS = 200
+};
+
+static void watched(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGCHLD);
+    (void)sigaddset(set, SIGINT);
+    (void)sigaddset(set, SIGTERM);
+}
+
+bool children_new(size_t max, struct children *children)
+{
+    sigset_t set;
+
+    *children = (struct children){.all = calloc(max, sizeof(struct child)), .max = max};
+    watched(&set);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    return children->all != NULL;
+}
+
+static bool beside_this(const char *program, char path[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    char *slash;
+
+    if (length <= 0)
+        return false;
+    path[length] = '\0';
+    slash = strrchr(path, '/');
+    if (!slash || strlen(program) + 1 >= (size_t)(path + PATH_MAX - slash))
+        return false;
+    (void)strcpy(slash + 1, program);
+    return true;
+}
+
+/* In the child. The terminal's SIGINT goes to the whole group; the parent decides what it means. */
+static _Noreturn void become(const char *path, char *const *argv, pid_t parent)
+{
+    sigset_t none;
+
+    (void)signal(SIGINT, SIG_IGN);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent)
+        (void)execv(path, argv);
+    (void)fprintf(stderr, "%s: %s\n", path, strerror(errno));
+    _exit(127);
+}
+
+bool children_start(struct children *children, const char *name, const char *program,
+                    const char *const *arguments)
+{
+    struct child *child = &children->all[children->count];
+    const char *argv[ARGUMENTS_MAX] = {program};
+    char path[PATH_MAX];
+    pid_t parent = getpid();
+    size_t count = 1;
+
+    for (; arguments[count - 1] && count + 1 < ARGUMENTS_MAX; count++)
+        argv[count] = arguments[count - 1];
+    if (children->count == children->max || !beside_this(program, path)) {
+        (void)fprintf(stderr, "%s: cannot find %s beside this program\n", name, program);
+        return false;
+    }
+    (void)snprintf(child->name, sizeof(child->name), "%s", name);
+    child->pid = fork();
+    if (child->pid == 0)
+        become(path, (char *const *)argv, parent);
+    if (child->pid < 0) {
+        (void)fprintf(stderr, "%s: cannot fork: %s\n", name, strerror(errno));
+        child->pid = 0;
+        return false;
+    }
+    children->count++;
+    children->running++;
+    return true;
+}
+
+static void signal_all(const struct children *children, int number)
+{
+    for (size_t i = children->count; i > 0; i--) /* workers first: they started last */
+        if (children->all[i - 1].pid > 0)
+            (void)kill(children->all[i - 1].pid, number);
+}
+
+/* True when a child ended that should not have. */
+static bool judge(const struct child *child, int status, bool expected)
+{
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return false;
+    if (expected)
+        return true;
+    if (WIFSIGNALED(status))
+        (void)fprintf(stderr, "%s was killed by signal %d (%s)\n", child->name, WTERMSIG(status),
+                      strsignal(WTERMSIG(status)));
+    else
+        (void)fprintf(stderr, "%s failed with exit status %d\n", child->name, WEXITSTATUS(status));
+    return true;
+}
+
+static bool reap(struct children *children, bool expected)
+{
+    bool failed = false;
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (size_t i = 0; i < children->count; i++) {
+            if (children->all[i].pid != pid)
+                continue;
+            children->all[i].pid = 0;
+            children->running--;
+            failed |= judge(&children->all[i], status, expected || failed);
+        }
+    }
+    return failed;
+}
+
+/* Asks at ask_s, insists at insist_s; each once. */
+static void press(const struct children *children, double *ask_s, double *insist_s)
+{
+    double now = clock_s();
+
+    if (*ask_s > 0 && now >= *ask_s) {
+        signal_all(children, SIGTERM);
+        *ask_s = 0;
+    }
+    if (*insist_s > 0 && now >= *insist_s) {
+        signal_all(children, SIGKILL);
+        *insist_s = 0;
+    }
+}
+
+int children_wait(struct children *children)
+{
+    const struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};
+    double ask_s = 0, insist_s = 0;
+    bool failed = false;
+    int stopped = 0;
+    sigset_t set;
+
+    watched(&set);
+    while (children->running > 0) {
+        int number = sigtimedwait(&set, NULL, &tick);
+
+        if ((number == SIGINT || number == SIGTERM) && !stopped) {
+            stopped = number;
+            ask_s = clock_s();
+            insist_s = ask_s + PATIENCE_S;
+        }
+        if (reap(children, failed || stopped) && !failed && !stopped) {
+            failed = true;
+            ask_s = clock_s() + WORDS_S;
+            insist_s = ask_s + PATIENCE_S;
+        }
+        press(children, &ask_s, &insist_s);
+    }
+    return stopped ? 128 + stopped : failed;
+}
+
+void children_free(struct children *children)
+{
+    signal_all(children, SIGKILL);
+    while (children->running > 0 && waitpid(-1, NULL, 0) > 0)
+        children->running--;
+    free(children->all);
+    *children = (struct children){0};
+}

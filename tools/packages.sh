@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian packages that Sealane needs, by apt-get, where one is missing (as root, else by sudo).
+#
+#   tools/packages.sh run    to build the library and the examples, and to run the demo
+#   tools/packages.sh test   that, and what the tests need
+set -euo pipefail
+
+case "${1:-}" in
+run | test) ;;
+-h | --help)
+    sed -n '3,6s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+*)
+    sed -n '3,6s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
+
+packages=(gcc libc6-dev make cmake pkg-config openssl protobuf-compiler protobuf-c-compiler libprotobuf-c-dev
+    libprotobuf-dev libprotoc-dev libwolfssl-dev zlib1g-dev dataset-fashion-mnist)
+if [ "$(uname -m)" = x86_64 ]; then
+    packages+=(libipsec-mb-dev) # the CPU AEAD; elsewhere libcrypto
+else
+    packages+=(libssl-dev)
+fi
+if [ "$1" = test ]; then
+    packages+=(g++ libcriterion-dev libjansson-dev libssl-dev ninja-build clang-14 clang-format-14)
+fi
+
+missing() { # prints those that are not installed
+    local package
+    for package in "${packages[@]}"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || echo "$package"
+    done
+}
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "packages: this is no Debian; install what these Debian packages hold: ${packages[*]}" >&2
+    exit 1
+fi
+mapfile -t wanted < <(missing)
+[ "${#wanted[@]}" -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "packages: neither root nor sudo; have root run: apt-get install ${wanted[*]}" >&2
+        exit 1
+    fi
+    as_root=(sudo)
+fi
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${wanted[@]}"; }
+
+echo "packages: installing ${wanted[*]}"
+# The lists may be old or absent: only then is the network asked for them.
+if ! install >"$log" 2>&1 && ! { "${as_root[@]}" apt-get update >"$log" 2>&1 && install >>"$log" 2>&1; }; then
+    tail -n 15 "$log" >&2
+    echo "packages: apt-get could not install them (is there a network, and \"main\" in /etc/apt/sources.list?): ${wanted[*]}" >&2
+    exit 1
+fi
+mapfile -t wanted < <(missing)
+[ "${#wanted[@]}" -eq 0 ] || { echo "packages: apt-get succeeded, yet these are missing: ${wanted[*]}" >&2; exit 1; }
