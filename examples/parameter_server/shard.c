@@ -303,10 +303,11 @@ static void push(struct sealane_call *call, const ParameterServer__V1__PushReque
 {
     struct shard *shard = user;
     struct seat *seat = seat_of(shard, call, request->rank);
-    const float *gradient = floats_of(shard, request->gradient);
+    const float *gradient;
 
     if (!seat)
-        return;
+        return; /* answered: the request is gone */
+    gradient = floats_of(shard, request->gradient);
     if (shard->phase != PHASE_TRAINING || seat->push || request->step != shard->step) {
         sealane_call_fail(call, SEALANE_FAILED_PRECONDITION,
                           "rank %u pushes step %llu, this shard waits for step %llu of %s",

@@ -24,23 +24,26 @@ static void check_identity(const struct sl_certificate *certificate)
 
     sl_certificate_identity(certificate, text, sizeof(text));
     must(text[0] != '\0' && strlen(text) < sizeof(text) - 1, "an identity is empty or cut");
-    if (strncmp(text, "uri:", 4) != 0 && strncmp(text, "dns:", 4) != 0 && strncmp(text, "ip:", 3) != 0)
+    if (strncmp(text, "uri:", 4) != 0 && strncmp(text, "dns:", 4) != 0 &&
+        strncmp(text, "ip:", 3) != 0)
         return;
     for (size_t i = 0; i < certificate->name_count; i++) {
         const struct sl_alt_name *name = &certificate->names[i];
         const char *value = strchr(text, ':') + 1;
 
-        found |= name->type == SL_NAME_IP ? text[0] == 'i'
-                                          : strlen(value) == name->bytes && memcmp(value, name->at, name->bytes) == 0;
+        found |= name->type == SL_NAME_IP
+                     ? text[0] == 'i'
+                     : strlen(value) == name->bytes && memcmp(value, name->at, name->bytes) == 0;
     }
     must(found, "an identity that is none of the certificate's names");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const struct sl_name wanted[] = {{.type = SL_NAME_DNS, .text = "a.pool.test"},
-                                            {.type = SL_NAME_URI, .text = "spiffe://a.test"},
-                                            {.type = SL_NAME_IP, .ip = {127, 0, 0, 1}, .ip_bytes = 4}};
+    static const struct sl_name wanted[] = {
+        {.type = SL_NAME_DNS, .text = "a.pool.test"},
+        {.type = SL_NAME_URI, .text = "spiffe://a.test"},
+        {.type = SL_NAME_IP, .ip = {127, 0, 0, 1}, .ip_bytes = 4}};
     struct sl_certificate certificate;
     char text[100];
 
@@ -51,10 +54,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     sl_certificate_list(&certificate, text, sizeof(text));
     must(strlen(text) < sizeof(text), "a list without end");
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-        must(!sl_certificate_has(&certificate, &wanted[i], false) || sl_certificate_has(&certificate, &wanted[i], true),
+        must(!sl_certificate_has(&certificate, &wanted[i], false) ||
+                 sl_certificate_has(&certificate, &wanted[i], true),
              "a name matches exactly and not as a prefix");
     if (sl_certificate_check_usage(&certificate, true) == SEALANE_OK)
         must(!certificate.is_ca, "a CA certificate may act as a server");
-    must(sl_certificate_check_dates(&certificate, "server") != SEALANE_INTERNAL, "the clock is broken");
+    must(sl_certificate_check_dates(&certificate, "server") != SEALANE_INTERNAL,
+         "the clock is broken");
     return 0;
 }

@@ -70,8 +70,9 @@ size_t certs_cases(struct certs_case *cases)
     cr_assert(fgets(line, sizeof(line), file)); /* the head */
     while (fgets(line, sizeof(line), file)) {
         struct certs_case *one = &cases[count++];
-        int fields = sscanf(line, "%39[^\t]\t%9[^\t]\t%59[^\t]\t%*[^\t]\t%59[^\t]\t%79[^\t]\t%9[^\t]",
-                            one->name, one->role, one->chain, trust, one->verify, one->expect);
+        int fields =
+            sscanf(line, "%39[^\t]\t%9[^\t]\t%59[^\t]\t%*[^\t]\t%59[^\t]\t%79[^\t]\t%9[^\t]",
+                   one->name, one->role, one->chain, trust, one->verify, one->expect);
 
         cr_assert(fields == 6 && count < CERTS_CASES_MAX, "%s", line);
         one->chain[strlen(one->chain) - strlen(".pem")] = '\0';

@@ -143,8 +143,9 @@ void tls_peer_free(struct tls_peer *peer)
 
 struct sl_handshake *tls_ours(struct sealane_credentials *credentials, const char *server_name)
 {
-    struct sl_handshake_options options = {
-        .credentials = credentials, .server = !server_name, .server_name = server_name};
+    struct sl_handshake_options options = {.credentials = credentials,
+                                           .server = !server_name,
+                                           .server_name = server_name};
     struct sl_handshake *handshake = NULL;
 
     cr_assert_eq(sl_handshake_new(&options, &handshake), SEALANE_OK, "%s",

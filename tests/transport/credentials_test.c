@@ -19,16 +19,21 @@ static void fails(const struct certs_choice *choice, enum sealane_status wanted,
     struct sealane_credentials *credentials = NULL;
     enum sealane_status status = certs_try(choice, &credentials);
 
-    cr_assert_eq(status, wanted, "%s of %s: %d %s", choice->name, choice->ca, status, sealane_last_error()->message);
-    cr_assert(strstr(sealane_last_error()->message, words), "wanted \"%s\" in: %s", words, sealane_last_error()->message);
+    cr_assert_eq(status, wanted, "%s of %s: %d %s", choice->name, choice->ca, status,
+                 sealane_last_error()->message);
+    cr_assert(strstr(sealane_last_error()->message, words), "wanted \"%s\" in: %s", words,
+              sealane_last_error()->message);
     cr_assert_null(credentials);
 }
 
 Test(credentials, load_with_keys_of_every_kind)
 {
     static const struct certs_choice choices[] = {
-        {"root-p256", "good/server-p256", NULL}, {"root-p256", "good/p384-leaf", NULL}, {"root-p256", "good/sec1", NULL},
-        {"root-rsa2048", "good/server-rsa2048", NULL}, {"root-ed25519", "good/server-ed25519", NULL},
+        {"root-p256", "good/server-p256", NULL},
+        {"root-p256", "good/p384-leaf", NULL},
+        {"root-p256", "good/sec1", NULL},
+        {"root-rsa2048", "good/server-rsa2048", NULL},
+        {"root-ed25519", "good/server-ed25519", NULL},
     };
 
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
@@ -40,7 +45,8 @@ Test(credentials, load_and_know_themselves)
     struct sealane_credentials *credentials = certs_load("root-p256", "good/server-p256", NULL);
     uint8_t zero[SL_FINGERPRINT_BYTES] = {0};
 
-    cr_assert(strstr(sl_credentials_label(credentials), "\"uri:spiffe://cluster.test/ns/default/sa/server\" of /"));
+    cr_assert(strstr(sl_credentials_label(credentials),
+                     "\"uri:spiffe://cluster.test/ns/default/sa/server\" of /"));
     cr_assert(strstr(sl_credentials_label(credentials), "good/server-p256.pem"));
     cr_assert(strstr(sl_credentials_ca_file(credentials), "ca/root-p256.pem"));
     cr_assert_arr_neq(sl_credentials_fingerprint(credentials), zero, sizeof(zero));
@@ -72,38 +78,45 @@ Test(credentials, name_a_file_that_is_not_there)
 
 Test(credentials, refuse_a_key_that_is_another_certificate_s)
 {
-    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/key-mismatch"}, SEALANE_FAILED_PRECONDITION,
-          "bad/key-mismatch.key\" is not that of the certificate in");
-    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/key-mismatch-p384"}, SEALANE_FAILED_PRECONDITION,
+    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/key-mismatch"},
+          SEALANE_FAILED_PRECONDITION, "bad/key-mismatch.key\" is not that of the certificate in");
+    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/key-mismatch-p384"},
+          SEALANE_FAILED_PRECONDITION,
           "bad/key-mismatch-p384.key\" is not that of the certificate in");
-    fails(&(struct certs_choice){.ca = "root-ed25519", .name = "bad/key-mismatch-ed25519"}, SEALANE_FAILED_PRECONDITION,
+    fails(&(struct certs_choice){.ca = "root-ed25519", .name = "bad/key-mismatch-ed25519"},
+          SEALANE_FAILED_PRECONDITION,
           "bad/key-mismatch-ed25519.key\" is not that of the certificate in");
-    fails(&(struct certs_choice){.ca = "root-rsa2048", .name = "bad/key-mismatch-rsa2048"}, SEALANE_FAILED_PRECONDITION,
+    fails(&(struct certs_choice){.ca = "root-rsa2048", .name = "bad/key-mismatch-rsa2048"},
+          SEALANE_FAILED_PRECONDITION,
           "bad/key-mismatch-rsa2048.key\" is not that of the certificate in");
-    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/key-mismatch-kind"}, SEALANE_FAILED_PRECONDITION,
-          "bad/key-mismatch-kind");
+    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/key-mismatch-kind"},
+          SEALANE_FAILED_PRECONDITION, "bad/key-mismatch-kind");
 }
 
 Test(credentials, refuse_an_expired_authority_wherever_it_stands)
 {
-    fails(&(struct certs_choice){.ca = "old-root", .name = "good/server-p256"}, SEALANE_FAILED_PRECONDITION, "ca/old-root.pem");
-    fails(&(struct certs_choice){.ca = "old-and-good", .name = "good/server-p256"}, SEALANE_FAILED_PRECONDITION,
-          "ca/old-and-good.pem");
-    fails(&(struct certs_choice){.ca = "good-and-old", .name = "good/server-p256"}, SEALANE_FAILED_PRECONDITION,
-          "ca/good-and-old.pem");
+    fails(&(struct certs_choice){.ca = "old-root", .name = "good/server-p256"},
+          SEALANE_FAILED_PRECONDITION, "ca/old-root.pem");
+    fails(&(struct certs_choice){.ca = "old-and-good", .name = "good/server-p256"},
+          SEALANE_FAILED_PRECONDITION, "ca/old-and-good.pem");
+    fails(&(struct certs_choice){.ca = "good-and-old", .name = "good/server-p256"},
+          SEALANE_FAILED_PRECONDITION, "ca/good-and-old.pem");
 }
 
 Test(credentials, refuse_their_own_certificate_out_of_its_dates)
 {
-    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/expired"}, SEALANE_FAILED_PRECONDITION,
+    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/expired"},
+          SEALANE_FAILED_PRECONDITION,
           "bad/expired.pem\": our own certificate \"CN=server.test\": expired: notAfter ");
-    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/future"}, SEALANE_FAILED_PRECONDITION,
+    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/future"},
+          SEALANE_FAILED_PRECONDITION,
           "our own certificate \"CN=server.test\": not yet valid: notBefore ");
 }
 
 Test(credentials, refuse_a_weak_key_of_their_own)
 {
-    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/weak-key"}, SEALANE_FAILED_PRECONDITION, "bad/weak-key.pem");
+    fails(&(struct certs_choice){.ca = "root-p256", .name = "bad/weak-key"},
+          SEALANE_FAILED_PRECONDITION, "bad/weak-key.pem");
 }
 
 static char *write_file(const char *name, const char *text)
@@ -121,7 +134,8 @@ static char *write_file(const char *name, const char *text)
 
 Test(credentials, refuse_files_that_hold_something_else)
 {
-    static const char *const texts[] = {"", "hello", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"};
+    static const char *const texts[] = {
+        "", "hello", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"};
     char ca[CERTS_PATH], certificate[CERTS_PATH], key[CERTS_PATH];
 
     certs_path("ca/root-p256.pem", ca);
@@ -130,11 +144,13 @@ Test(credentials, refuse_files_that_hold_something_else)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) * 3; i++) {
         char *path = write_file("odd.pem", texts[i / 3]);
         struct sealane_credentials_options options = {.ca_file = i % 3 == 0 ? path : ca,
-                                                      .certificate_file = i % 3 == 1 ? path : certificate,
+                                                      .certificate_file =
+                                                          i % 3 == 1 ? path : certificate,
                                                       .key_file = i % 3 == 2 ? path : key};
         struct sealane_credentials *credentials = NULL;
 
-        cr_assert_eq(sealane_credentials_new(&options, &credentials), SEALANE_FAILED_PRECONDITION, "%zu", i);
+        cr_assert_eq(sealane_credentials_new(&options, &credentials), SEALANE_FAILED_PRECONDITION,
+                     "%zu", i);
         cr_assert(strstr(sealane_last_error()->message, path), "%s", sealane_last_error()->message);
         (void)unlink(path);
         free(path);
@@ -143,26 +159,32 @@ Test(credentials, refuse_files_that_hold_something_else)
 
 Test(credentials, refuse_allowed_peers_without_a_known_type)
 {
-    static const char *const bad[] = {"server.test", "10.0.0.7", "email:a@b.test", "dns:", "ip:server.test", "dns:*.test"};
+    static const char *const bad[] = {"server.test", "10.0.0.7",       "email:a@b.test",
+                                      "dns:",        "ip:server.test", "dns:*.test"};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        fails(&(struct certs_choice){.ca = "root-p256", .name = "good/server-p256", .allowed = bad[i]},
+        fails(&(struct certs_choice){.ca = "root-p256",
+                                     .name = "good/server-p256",
+                                     .allowed = bad[i]},
               SEALANE_INVALID_ARGUMENT, "\"");
 }
 
 /* ---- AEADs ---- */
 
-static struct sealane_credentials *with_aeads(const enum sealane_aead *aeads, size_t count, enum sealane_status wanted)
+static struct sealane_credentials *with_aeads(const enum sealane_aead *aeads, size_t count,
+                                              enum sealane_status wanted)
 {
     char ca[CERTS_PATH], certificate[CERTS_PATH], key[CERTS_PATH];
-    struct sealane_credentials_options options = {.ca_file = certs_path("ca/root-p256.pem", ca),
-                                                  .certificate_file = certs_path("good/server-p256.pem", certificate),
-                                                  .key_file = certs_path("good/server-p256.key", key),
-                                                  .aeads = aeads,
-                                                  .aead_count = count};
+    struct sealane_credentials_options options = {
+        .ca_file = certs_path("ca/root-p256.pem", ca),
+        .certificate_file = certs_path("good/server-p256.pem", certificate),
+        .key_file = certs_path("good/server-p256.key", key),
+        .aeads = aeads,
+        .aead_count = count};
     struct sealane_credentials *credentials = NULL;
 
-    cr_assert_eq(sealane_credentials_new(&options, &credentials), wanted, "%s", sealane_last_error()->message);
+    cr_assert_eq(sealane_credentials_new(&options, &credentials), wanted, "%s",
+                 sealane_last_error()->message);
     return credentials;
 }
 
@@ -191,7 +213,8 @@ Test(credentials, keep_the_user_s_order_of_aeads)
 
 Test(credentials, refuse_unknown_aeads_and_the_unsealed_one)
 {
-    static const enum sealane_aead none[] = {(enum sealane_aead)0}, odd[] = {SEALANE_AES_256_GCM, (enum sealane_aead)77};
+    static const enum sealane_aead none[] = {(enum sealane_aead)0},
+                                   odd[] = {SEALANE_AES_256_GCM, (enum sealane_aead)77};
     static const enum sealane_aead twice[] = {SEALANE_AES_256_GCM, SEALANE_AES_256_GCM};
 
     cr_assert_null(with_aeads(none, 1, SEALANE_INVALID_ARGUMENT));
@@ -206,7 +229,8 @@ static int tool(const char *arguments)
     char command[CERTS_PATH * 2];
     int result;
 
-    (void)snprintf(command, sizeof(command), "'%s/tools/make-certs.sh' %s >/dev/null 2>&1", SEALANE_SOURCE_DIR, arguments);
+    (void)snprintf(command, sizeof(command), "'%s/tools/make-certs.sh' %s >/dev/null 2>&1",
+                   SEALANE_SOURCE_DIR, arguments);
     result = system(command);
     return result;
 }
@@ -214,14 +238,17 @@ static int tool(const char *arguments)
 static void loads(const char *directory, const char *name)
 {
     char ca[100], certificate[100], key[100];
-    struct sealane_credentials_options options = {.ca_file = ca, .certificate_file = certificate, .key_file = key};
+    struct sealane_credentials_options options = {.ca_file = ca,
+                                                  .certificate_file = certificate,
+                                                  .key_file = key};
     struct sealane_credentials *credentials = NULL;
     struct stat about;
 
     (void)snprintf(ca, sizeof(ca), "%s/ca.pem", directory);
     (void)snprintf(certificate, sizeof(certificate), "%s/%s.pem", directory, name);
     (void)snprintf(key, sizeof(key), "%s/%s.key", directory, name);
-    cr_assert_eq(sealane_credentials_new(&options, &credentials), SEALANE_OK, "%s", sealane_last_error()->message);
+    cr_assert_eq(sealane_credentials_new(&options, &credentials), SEALANE_OK, "%s",
+                 sealane_last_error()->message);
     sealane_credentials_free(credentials);
     cr_assert_eq(stat(key, &about), 0);
     cr_assert_eq(about.st_mode & 0777, 0600, "%s", key);
@@ -235,7 +262,9 @@ Test(credentials, are_made_by_the_tool)
     cr_assert_eq(tool(directory), 0);
     loads(directory, "server");
     loads(directory, "client");
-    (void)snprintf(text, sizeof(text), "%s --add worker-0 both dns:worker-0.test,uri:spiffe://sealane.test/worker/0", directory);
+    (void)snprintf(text, sizeof(text),
+                   "%s --add worker-0 both dns:worker-0.test,uri:spiffe://sealane.test/worker/0",
+                   directory);
     cr_assert_eq(tool(text), 0);
     loads(directory, "worker-0"); /* under the same authority */
     cr_assert_neq(tool(text), 0, "a certificate is not overwritten");

@@ -28,8 +28,9 @@ static void meet(struct meeting *meeting, size_t piece)
 
 static struct meeting meet_p256(size_t piece)
 {
-    struct meeting meeting = {.client_credentials = certs_load("root-p256", "good/client-p256", NULL),
-                              .server_credentials = certs_load("root-p256", "good/server-p256", NULL)};
+    struct meeting meeting = {
+        .client_credentials = certs_load("root-p256", "good/client-p256", NULL),
+        .server_credentials = certs_load("root-p256", "good/server-p256", NULL)};
 
     meet(&meeting, piece);
     return meeting;
@@ -42,7 +43,8 @@ static void part(struct meeting *meeting)
     sealane_credentials_free(meeting->server_credentials);
 }
 
-static void exports(struct meeting *meeting, uint8_t context_byte, uint8_t secrets[2][SL_SECRET_BYTES])
+static void exports(struct meeting *meeting, uint8_t context_byte,
+                    uint8_t secrets[2][SL_SECRET_BYTES])
 {
     uint8_t context[SL_HASH_BYTES];
 
@@ -74,8 +76,10 @@ ParameterizedTest(struct kind *kind, handshake, secures_with_certificates_of_eve
     uint8_t secrets[2][SL_SECRET_BYTES];
 
     meet(&meeting, 0);
-    cr_assert_str_eq(sl_handshake_peer(meeting.pair.client.ours), "uri:spiffe://cluster.test/ns/default/sa/server");
-    cr_assert_str_eq(sl_handshake_peer(meeting.pair.server.ours), "uri:spiffe://cluster.test/ns/default/sa/client");
+    cr_assert_str_eq(sl_handshake_peer(meeting.pair.client.ours),
+                     "uri:spiffe://cluster.test/ns/default/sa/server");
+    cr_assert_str_eq(sl_handshake_peer(meeting.pair.server.ours),
+                     "uri:spiffe://cluster.test/ns/default/sa/client");
     cr_assert_str_eq(sl_handshake_suite(meeting.pair.client.ours), "TLS_CHACHA20_POLY1305_SHA256");
     cr_assert_str_eq(sl_handshake_suite(meeting.pair.server.ours), "TLS_CHACHA20_POLY1305_SHA256");
     exports(&meeting, 1, secrets);
@@ -117,8 +121,10 @@ Test(handshake, exports_once_and_then_the_session_is_over)
     uint8_t secrets[2][SL_SECRET_BYTES], context[SL_HASH_BYTES] = {0};
 
     exports(&meeting, 1, secrets);
-    cr_assert_eq(sl_handshake_export(meeting.pair.client.ours, context, secrets[0]), SEALANE_FAILED_PRECONDITION);
-    cr_assert_eq(sl_handshake_write(meeting.pair.client.ours, context, 1), SEALANE_FAILED_PRECONDITION);
+    cr_assert_eq(sl_handshake_export(meeting.pair.client.ours, context, secrets[0]),
+                 SEALANE_FAILED_PRECONDITION);
+    cr_assert_eq(sl_handshake_write(meeting.pair.client.ours, context, 1),
+                 SEALANE_FAILED_PRECONDITION);
     cr_assert_eq(sl_handshake_advance(meeting.pair.client.ours), SEALANE_FAILED_PRECONDITION);
     cr_assert_str_eq(sl_handshake_suite(meeting.pair.client.ours), "TLS_CHACHA20_POLY1305_SHA256");
     part(&meeting);
@@ -126,14 +132,17 @@ Test(handshake, exports_once_and_then_the_session_is_over)
 
 Test(handshake, gives_no_secret_and_takes_no_message_before_it_is_secured)
 {
-    struct meeting meeting = {.client_credentials = certs_load("root-p256", "good/client-p256", NULL)};
+    struct meeting meeting = {.client_credentials =
+                                  certs_load("root-p256", "good/client-p256", NULL)};
     uint8_t secret[SL_SECRET_BYTES], context[SL_HASH_BYTES] = {0}, message[SL_TLS_MESSAGE_MAX];
     size_t bytes;
 
     meeting.pair.client.ours = tls_ours(meeting.client_credentials, server_name);
     for (int advanced = 0; advanced < 2; advanced++) {
-        cr_assert_eq(sl_handshake_export(meeting.pair.client.ours, context, secret), SEALANE_FAILED_PRECONDITION);
-        cr_assert_eq(sl_handshake_write(meeting.pair.client.ours, context, 1), SEALANE_FAILED_PRECONDITION);
+        cr_assert_eq(sl_handshake_export(meeting.pair.client.ours, context, secret),
+                     SEALANE_FAILED_PRECONDITION);
+        cr_assert_eq(sl_handshake_write(meeting.pair.client.ours, context, 1),
+                     SEALANE_FAILED_PRECONDITION);
         cr_assert_eq(sl_handshake_read(meeting.pair.client.ours, message, &bytes), SL_AGAIN);
         cr_assert_eq(sl_handshake_advance(meeting.pair.client.ours), SL_AGAIN);
     }
@@ -159,7 +168,8 @@ static void carry(struct meeting *meeting, bool from_client, size_t bytes)
 
 Test(handshake, carries_whole_messages_of_every_size_both_ways)
 {
-    static const size_t sizes[] = {0, 1, 2, 255, 256, 1000, SL_TLS_MESSAGE_MAX - 1, SL_TLS_MESSAGE_MAX};
+    static const size_t sizes[] = {
+        0, 1, 2, 255, 256, 1000, SL_TLS_MESSAGE_MAX - 1, SL_TLS_MESSAGE_MAX};
 
     for (size_t piece = 0; piece <= 7; piece += 7) {
         struct meeting meeting = meet_p256(piece);
@@ -175,7 +185,8 @@ Test(handshake, refuses_to_write_a_message_above_the_limit)
     struct meeting meeting = meet_p256(0);
     uint8_t message[SL_TLS_MESSAGE_MAX + 1] = {0};
 
-    cr_assert_eq(sl_handshake_write(meeting.pair.client.ours, message, sizeof(message)), SEALANE_INVALID_ARGUMENT);
+    cr_assert_eq(sl_handshake_write(meeting.pair.client.ours, message, sizeof(message)),
+                 SEALANE_INVALID_ARGUMENT);
     part(&meeting);
 }
 
@@ -185,8 +196,10 @@ Test(handshake, keeps_two_messages_that_came_together_apart)
     uint8_t got[SL_TLS_MESSAGE_MAX];
     size_t bytes;
 
-    cr_assert_eq(sl_handshake_write(meeting.pair.server.ours, (const uint8_t *)"one", 3), SEALANE_OK);
-    cr_assert_eq(sl_handshake_write(meeting.pair.server.ours, (const uint8_t *)"second", 6), SEALANE_OK);
+    cr_assert_eq(sl_handshake_write(meeting.pair.server.ours, (const uint8_t *)"one", 3),
+                 SEALANE_OK);
+    cr_assert_eq(sl_handshake_write(meeting.pair.server.ours, (const uint8_t *)"second", 6),
+                 SEALANE_OK);
     tls_pair_run(&meeting.pair);
     cr_assert_eq(sl_handshake_read(meeting.pair.client.ours, got, &bytes), SEALANE_OK);
     cr_assert(bytes == 3 && memcmp(got, "one", 3) == 0);
@@ -222,7 +235,8 @@ Test(handshake, needs_the_server_s_name_in_a_client)
 
 Test(handshake, ends_when_more_than_64_KiB_wait_unread)
 {
-    struct meeting meeting = {.client_credentials = certs_load("root-p256", "good/client-p256", NULL)};
+    struct meeting meeting = {.client_credentials =
+                                  certs_load("root-p256", "good/client-p256", NULL)};
     static uint8_t bytes[65537];
 
     meeting.pair.client.ours = tls_ours(meeting.client_credentials, server_name);

@@ -15,7 +15,8 @@ static void parses(const char *text, enum sl_name_type type, const char *value)
 {
     struct sl_name name;
 
-    cr_assert_eq(sl_name_parse(text, &name), SEALANE_OK, "%s: %s", text, sealane_last_error()->message);
+    cr_assert_eq(sl_name_parse(text, &name), SEALANE_OK, "%s: %s", text,
+                 sealane_last_error()->message);
     cr_assert_eq(name.type, type, "%s", text);
     cr_assert_str_eq(name.text, value);
 }
@@ -36,8 +37,25 @@ Test(names, reads_a_wanted_name_of_each_type)
 Test(names, refuses_a_wanted_name_that_cannot_be_one)
 {
     static const char *const bad[] = {
-        "", "dns:", "ip:", "uri:", "ip:server.test", "ip:10.0.0", "ip:10.0.0.7.8", "ip:127.1", "http://server.test", "DNS:server.test",
-        "dns:*.pool.test", "*", "dns:.test", "dns:a..test", "dns:server.test.", "dns:a b", "dns:a/b", "uri:worker", "dns:a:b",
+        "",
+        "dns:",
+        "ip:",
+        "uri:",
+        "ip:server.test",
+        "ip:10.0.0",
+        "ip:10.0.0.7.8",
+        "ip:127.1",
+        "http://server.test",
+        "DNS:server.test",
+        "dns:*.pool.test",
+        "*",
+        "dns:.test",
+        "dns:a..test",
+        "dns:server.test.",
+        "dns:a b",
+        "dns:a/b",
+        "uri:worker",
+        "dns:a:b",
     };
     struct sl_name name;
     char longest[SL_NAME_TEXT + 10] = "dns:";
@@ -66,7 +84,8 @@ static struct sl_certificate with(const char *const *texts)
             *name = (struct sl_alt_name){SL_NAME_IP, held[i].ip, held[i].ip_bytes};
             continue;
         }
-        *name = (struct sl_alt_name){texts[i][0] == 'd' ? SL_NAME_DNS : SL_NAME_URI, (const uint8_t *)value, strlen(value)};
+        *name = (struct sl_alt_name){texts[i][0] == 'd' ? SL_NAME_DNS : SL_NAME_URI,
+                                     (const uint8_t *)value, strlen(value)};
     }
     return certificate;
 }
@@ -90,11 +109,13 @@ static void all_match(const struct match *matches, size_t count, bool prefix)
     for (size_t i = 0; i < count; i++) {
         struct sl_certificate certificate = WITH(matches[i].seen);
 
-        cr_expect_eq(has(&certificate, matches[i].wanted, prefix), matches[i].matches, "seen %s, wanted %s: should %smatch",
-                     matches[i].seen, matches[i].wanted, matches[i].matches ? "" : "not ");
+        cr_expect_eq(has(&certificate, matches[i].wanted, prefix), matches[i].matches,
+                     "seen %s, wanted %s: should %smatch", matches[i].seen, matches[i].wanted,
+                     matches[i].matches ? "" : "not ");
     }
 }
-#define ALL_MATCH(matches, prefix) all_match((matches), sizeof(matches) / sizeof((matches)[0]), (prefix))
+#define ALL_MATCH(matches, prefix) \
+    all_match((matches), sizeof(matches) / sizeof((matches)[0]), (prefix))
 
 Test(names, dns_names_match_without_case_and_by_one_left_most_wildcard)
 {
@@ -126,10 +147,14 @@ Test(names, dns_names_match_without_case_and_by_one_left_most_wildcard)
 Test(names, types_never_stand_for_one_another)
 {
     static const struct match matches[] = {
-        {"dns:10.0.0.7", "ip:10.0.0.7", false},     {"ip:10.0.0.7", "dns:10.0.0.7", false},
-        {"uri:server.test:", "dns:server.test", false}, {"dns:spiffe://a", "uri:spiffe://a", false},
-        {"ip:10.0.0.7", "ip:10.0.0.7", true},       {"ip:10.0.0.7", "ip:10.0.0.8", false},
-        {"ip:::1", "ip:::1", true},                 {"ip:::1", "ip:0:0:0:0:0:0:0:1", true},
+        {"dns:10.0.0.7", "ip:10.0.0.7", false},
+        {"ip:10.0.0.7", "dns:10.0.0.7", false},
+        {"uri:server.test:", "dns:server.test", false},
+        {"dns:spiffe://a", "uri:spiffe://a", false},
+        {"ip:10.0.0.7", "ip:10.0.0.7", true},
+        {"ip:10.0.0.7", "ip:10.0.0.8", false},
+        {"ip:::1", "ip:::1", true},
+        {"ip:::1", "ip:0:0:0:0:0:0:0:1", true},
         {"ip:::ffff:10.0.0.7", "ip:10.0.0.7", false},
     };
     struct sl_certificate none = WITH("uri:x:y");
@@ -182,7 +207,8 @@ Test(names, allowed_uris_also_match_below_them_at_a_slash)
 
 Test(names, a_spiffe_id_must_be_the_only_uri)
 {
-    struct sl_certificate two = WITH("uri:spiffe://a.test/x", "uri:spiffe://a.test/admin", "dns:x.test");
+    struct sl_certificate two =
+        WITH("uri:spiffe://a.test/x", "uri:spiffe://a.test/admin", "dns:x.test");
     struct sl_certificate mixed = WITH("uri:SPIFFE://a.test/x", "uri:https://a.test/x");
     struct sl_certificate plain = WITH("uri:https://a.test/x", "uri:https://a.test/y");
     char text[100];
@@ -197,7 +223,9 @@ Test(names, a_spiffe_id_must_be_the_only_uri)
 
 Test(names, writes_names_for_people)
 {
-    struct sl_certificate certificate = WITH("dns:x.test", "ip:10.0.0.7", "ip:fe80::1", "uri:spiffe://a.test/x"), none = WITH(NULL);
+    struct sl_certificate certificate = WITH("dns:x.test", "ip:10.0.0.7", "ip:fe80::1",
+                                             "uri:spiffe://a.test/x"),
+                          none = WITH(NULL);
     struct sl_certificate address = WITH("ip:10.0.0.7");
     char text[100];
 
@@ -210,7 +238,8 @@ Test(names, writes_names_for_people)
     sl_certificate_list(&none, text, sizeof(text));
     cr_assert_str_eq(text, "nothing");
     sl_certificate_identity(&none, text, sizeof(text));
-    cr_assert_str_eq(text, "subject:CN=server.test", "it may not look like a name of the certificate");
+    cr_assert_str_eq(text, "subject:CN=server.test",
+                     "it may not look like a name of the certificate");
     for (size_t room = 1; room < 40; room++) {
         char *tight = malloc(room);
 
@@ -358,7 +387,8 @@ Test(names, invariant_9_refuses_more_names_than_there_is_room_for)
             put(&body, 0x82, "a.test", 6);
         wrap(&body, 0x30);
         extension(&list, oid_names, &body);
-        cr_assert_eq(reads(&(struct plan){.extensions = &list}, &certificate), count == SL_NAMES_MAX);
+        cr_assert_eq(reads(&(struct plan){.extensions = &list}, &certificate),
+                     count == SL_NAMES_MAX);
     }
     cr_assert_eq(certificate.name_count, SL_NAMES_MAX);
 }
@@ -378,7 +408,8 @@ Test(names, refuses_an_extension_that_comes_twice)
 
 Test(names, reads_both_forms_of_time)
 {
-    static const char *const bad[] = {"20260101000000", "2601010000Z", "20260101000000+", "2026010100000xZ", "260101000000+0100", ""};
+    static const char *const bad[] = {"20260101000000",  "2601010000Z",       "20260101000000+",
+                                      "2026010100000xZ", "260101000000+0100", ""};
     struct sl_certificate certificate;
 
     cr_assert(reads(&(struct plan){.time = "20260101000000Z"}, &certificate));
@@ -409,25 +440,32 @@ Test(names, knows_strong_signatures_by_name_and_no_other)
     struct sl_certificate certificate;
 
     for (size_t i = 0; i < sizeof(algorithms) / sizeof(algorithms[0]); i++) {
-        cr_assert(reads(&(struct plan){.inner = algorithms[i].oid, .outer = algorithms[i].oid}, &certificate));
+        cr_assert(reads(&(struct plan){.inner = algorithms[i].oid, .outer = algorithms[i].oid},
+                        &certificate));
         cr_assert_eq(certificate.strong_signature, algorithms[i].strong, "%zu", i);
-        cr_assert_eq(sl_certificate_check_signature(&certificate, "server"), algorithms[i].strong ? SEALANE_OK : SEALANE_UNAUTHENTICATED);
+        cr_assert_eq(sl_certificate_check_signature(&certificate, "server"),
+                     algorithms[i].strong ? SEALANE_OK : SEALANE_UNAUTHENTICATED);
     }
-    cr_assert_not(reads(&(struct plan){.inner = algorithms[0].oid}, &certificate), "it says another one inside than outside");
+    cr_assert_not(reads(&(struct plan){.inner = algorithms[0].oid}, &certificate),
+                  "it says another one inside than outside");
 }
 
 Test(names, judges_dates_to_the_second)
 {
-    struct sl_certificate certificate = {.subject = "CN=x", .not_before = "20260101000000Z", .not_after = "20260101000010Z"};
+    struct sl_certificate certificate = {.subject = "CN=x",
+                                         .not_before = "20260101000000Z",
+                                         .not_after = "20260101000010Z"};
     const long first = 1767225600 - (long)time(NULL);
 
     for (long second = -1; second <= 11; second++) {
         certs_clock_shift(first + second);
         cr_assert_eq(sl_certificate_check_dates(&certificate, "server"),
-                     second < 0 || second > 10 ? SEALANE_UNAUTHENTICATED : SEALANE_OK, "%ld", second);
+                     second < 0 || second > 10 ? SEALANE_UNAUTHENTICATED : SEALANE_OK, "%ld",
+                     second);
     }
-    cr_assert_str_eq(sealane_last_error()->message,
-                     "server certificate \"CN=x\": expired: notAfter 2026-01-01 00:00:10 UTC, now 2026-01-01 00:00:11 UTC");
+    cr_assert_str_eq(
+        sealane_last_error()->message,
+        "server certificate \"CN=x\": expired: notAfter 2026-01-01 00:00:10 UTC, now 2026-01-01 00:00:11 UTC");
 }
 
 /* ---- a real certificate, damaged ---- */
@@ -453,7 +491,8 @@ Test(names, reads_a_real_certificate)
     cr_assert(sl_certificate_parse(der, real(der, sizeof(der)), &certificate));
     cr_assert_str_eq(certificate.subject, "CN=server.test");
     cr_assert_str_eq(certificate.issuer, "CN=Test Intermediate p256");
-    cr_assert(certificate.server_auth && !certificate.client_auth && certificate.digital_signature && !certificate.is_ca);
+    cr_assert(certificate.server_auth && !certificate.client_auth &&
+              certificate.digital_signature && !certificate.is_ca);
     cr_assert(certificate.strong_signature);
     sl_certificate_list(&certificate, text, sizeof(text));
     cr_assert_str_eq(text, "DNS:server.test, DNS:*.pool.test, DNS:localhost, IP:127.0.0.1, IP:::1, "
@@ -470,7 +509,8 @@ Test(names, invariant_9_reads_no_certificate_that_is_cut_or_longer)
         uint8_t *exact = calloc(1, cut + 1);
 
         memcpy(exact + 1, der, cut); /* ends where the memory ends */
-        cr_assert_eq(sl_certificate_parse(exact + 1, cut, &certificate), cut == bytes, "%zu of %zu bytes", cut, bytes);
+        cr_assert_eq(sl_certificate_parse(exact + 1, cut, &certificate), cut == bytes,
+                     "%zu of %zu bytes", cut, bytes);
         free(exact);
     }
 }

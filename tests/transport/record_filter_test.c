@@ -22,7 +22,8 @@ struct stream {
 };
 
 /* Appends a record whose body begins with `head` and goes on in zeros. */
-static void record(struct stream *stream, unsigned type, size_t length, const char *head, size_t head_bytes)
+static void record(struct stream *stream, unsigned type, size_t length, const char *head,
+                   size_t head_bytes)
 {
     uint8_t *to = stream->at + stream->count;
 
@@ -75,7 +76,8 @@ static void refused(const struct stream *stream, bool server, const char *words)
     enum sealane_status status = look(stream, server);
 
     cr_assert_eq(status, SEALANE_DATA_LOSS, "%d, wanted: %s", status, words);
-    cr_assert(strstr(sealane_last_error()->message, words), "wanted \"%s\" in: %s", words, sealane_last_error()->message);
+    cr_assert(strstr(sealane_last_error()->message, words), "wanted \"%s\" in: %s", words,
+              sealane_last_error()->message);
 }
 
 /* ---- let through ---- */
@@ -185,8 +187,9 @@ Test(record_filter, invariant_9_refuses_lengths_out_of_bounds)
     static const struct {
         unsigned type;
         size_t length;
-    } bad[] = {{HANDSHAKE, 0}, {HANDSHAKE, 3}, {HANDSHAKE, 16385}, {DATA, 16384 + 257}, {DATA, 65535},
-               {ALERT, 0},     {ALERT, 1},     {ALERT, 3},         {CHANGE, 0},         {CHANGE, 2}};
+    } bad[] = {{HANDSHAKE, 0}, {HANDSHAKE, 3}, {HANDSHAKE, 16385}, {DATA, 16384 + 257},
+               {DATA, 65535},  {ALERT, 0},     {ALERT, 1},         {ALERT, 3},
+               {CHANGE, 0},    {CHANGE, 2}};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         static struct stream stream;
@@ -253,13 +256,16 @@ Test(record_filter, says_at_the_first_byte_that_a_peer_speaks_no_TLS)
         uint8_t first = (uint8_t)byte;
         enum sealane_status status = sl_record_filter_look(&filter, &first, 1);
 
-        cr_assert_eq(status, byte == ALERT || byte == HANDSHAKE ? SEALANE_OK : SEALANE_UNAUTHENTICATED, "%u", byte);
+        cr_assert_eq(status,
+                     byte == ALERT || byte == HANDSHAKE ? SEALANE_OK : SEALANE_UNAUTHENTICATED,
+                     "%u", byte);
     }
 }
 
 /* ---- in front of wolfSSL: the same attacks on real sessions ---- */
 
-static void last_record_becomes_a_tag(struct tls_pair *pair, bool from_client, uint8_t *bytes, size_t count)
+static void last_record_becomes_a_tag(struct tls_pair *pair, bool from_client, uint8_t *bytes,
+                                      size_t count)
 {
     (void)pair;
     if (!from_client || count < 21 || bytes[0] == HANDSHAKE)
@@ -281,13 +287,16 @@ Test(record_filter, stops_the_tag_only_record_of_a_client_that_has_the_keys)
     pair.client.peer = tls_peer_new(&(struct tls_peer_options){.alpn = "sealane/1"});
     pair.server.ours = tls_ours(credentials, NULL);
     tls_pair_run(&pair);
-    cr_assert_eq(pair.server.status, SEALANE_DATA_LOSS, "%d %s", pair.server.status, pair.server.why);
-    cr_assert(strstr(pair.server.why, "a TLS record of type 23 has 16 bytes, expected 17 to 16640"), "%s", pair.server.why);
+    cr_assert_eq(pair.server.status, SEALANE_DATA_LOSS, "%d %s", pair.server.status,
+                 pair.server.why);
+    cr_assert(strstr(pair.server.why, "a TLS record of type 23 has 16 bytes, expected 17 to 16640"),
+              "%s", pair.server.why);
     tls_pair_free(&pair);
     sealane_credentials_free(credentials);
 }
 
-static void server_hello_grows(struct tls_pair *pair, bool from_client, uint8_t *bytes, size_t count)
+static void server_hello_grows(struct tls_pair *pair, bool from_client, uint8_t *bytes,
+                               size_t count)
 {
     size_t length = (size_t)bytes[3] << 8 | bytes[4];
 
@@ -305,10 +314,11 @@ Test(record_filter, stops_plaintext_behind_a_real_server_hello)
     struct tls_pair pair = {.damage = server_hello_grows};
 
     pair.client.ours = tls_ours(credentials, "dns:server.test");
-    pair.server.peer = tls_peer_new(
-        &(struct tls_peer_options){.server = true, .alpn = "sealane/1", .certificate = "good/server-p256"});
+    pair.server.peer = tls_peer_new(&(struct tls_peer_options){
+        .server = true, .alpn = "sealane/1", .certificate = "good/server-p256"});
     tls_pair_run(&pair);
-    cr_assert_eq(pair.client.status, SEALANE_DATA_LOSS, "%d %s", pair.client.status, pair.client.why);
+    cr_assert_eq(pair.client.status, SEALANE_DATA_LOSS, "%d %s", pair.client.status,
+                 pair.client.why);
     cr_assert(strstr(pair.client.why, "expected just one message"), "%s", pair.client.why);
     tls_pair_free(&pair);
     sealane_credentials_free(credentials);
@@ -380,7 +390,9 @@ Test(record_filter, survives_1000_mutated_handshakes)
 
     for (int i = 0; i < 1000; i++) {
         size_t at = ((size_t)random_byte() << 8 | random_byte()) % 3000;
-        struct tls_pair pair = {.damage = one_byte_changes, .argument = &at, .piece = random_byte() % 3 * 50};
+        struct tls_pair pair = {.damage = one_byte_changes,
+                                .argument = &at,
+                                .piece = random_byte() % 3 * 50};
 
         pair.client.ours = tls_ours(client, "dns:server.test");
         pair.server.ours = tls_ours(server, NULL);
@@ -390,7 +402,8 @@ Test(record_filter, survives_1000_mutated_handshakes)
             cr_assert_eq(sl_handshake_export(pair.server.ours, context, secrets[1]), SEALANE_OK);
             cr_assert_arr_eq(secrets[0], secrets[1], SL_SECRET_BYTES);
         } else {
-            cr_assert_neq(pair.server.status, SEALANE_OK, "the server may never believe a changed handshake");
+            cr_assert_neq(pair.server.status, SEALANE_OK,
+                          "the server may never believe a changed handshake");
             ended++;
         }
         tls_pair_free(&pair);
