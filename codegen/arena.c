@@ -88,7 +88,8 @@ void *sl_arena_array(struct sl_arena *arena, size_t count, size_t bytes)
     return sl_arena_alloc(arena, count * bytes);
 }
 
-static void add_list(struct sl_text *text, const char *format, va_list list)
+__attribute__((format(printf, 2, 0))) static void add_list(struct sl_text *text, const char *format,
+                                                           va_list list)
 {
     va_list again;
     va_copy(again, list);

@@ -38,7 +38,8 @@ const char *sl_place_text(struct sl_arena *arena, const struct sl_place *place)
                           location->span[1] + 1L);
 }
 
-static void add(struct sl_report *report, const char *where, const char *format, va_list list)
+__attribute__((format(printf, 3, 0))) static void add(struct sl_report *report, const char *where,
+                                                      const char *format, va_list list)
 {
     if (report->count++ >= REPORT_MAX)
         return;

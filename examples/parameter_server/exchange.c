@@ -19,17 +19,17 @@ enum {
 
 /* ---- failing ---- */
 
-/* Prints the first failure; what it brings down need not be told. */
+/* Keeps the first failure; what it brings down need not be told. */
 static void fail(const struct peer *peer, const char *doing, enum sealane_status status,
                  const char *message)
 {
     struct exchange *exchange = peer->exchange;
 
-    if (exchange->failed || stop_signal())
+    if (exchange->failed)
         return;
     exchange->failed = true;
-    (void)fprintf(stderr, "%s: shard %zu at %s: %s: %s: %s\n", exchange->who, peer->index,
-                  peer->address, doing, sealane_status_name(status), message);
+    (void)snprintf(exchange->why, sizeof(exchange->why), "shard %zu at %s: %s: %s: %s", peer->index,
+                   peer->address, doing, sealane_status_name(status), message);
 }
 
 static void fail_last(const struct peer *peer, const char *doing)
@@ -48,8 +48,9 @@ static bool round_trip(struct exchange *exchange)
     while (going(exchange) && exchange->waiting > 0) {
         if (sealane_node_poll(exchange->node, POLL_MS) == SEALANE_OK)
             continue;
-        identity_complain(exchange->who, "polling");
         exchange->failed = true;
+        (void)snprintf(exchange->why, sizeof(exchange->why), "polling: %s",
+                       sealane_last_error()->message);
     }
     return going(exchange);
 }
@@ -160,26 +161,19 @@ bool exchange_open(const struct options *options, struct exchange *exchange)
     return true;
 }
 
-/* After a failure the other shards get a moment to find its cause themselves; leaving at once would look like the cause. */
-static void linger(const struct exchange *exchange)
+void exchange_explain(struct exchange *exchange)
 {
     double until = clock_s() + LINGER_MS / 1000.0;
-    size_t joins = 1;
 
-    while (exchange->node && joins > 0 && clock_s() < until && !stop_signal()) {
-        if (sealane_node_poll(exchange->node, LINGER_MS) != SEALANE_OK)
-            return;
-        joins = 0;
-        for (size_t i = 0; i < exchange->peer_count; i++)
-            joins += exchange->peers[i].join != NULL;
-    }
+    while (exchange->node && clock_s() < until && !stop_signal())
+        if (sealane_node_poll(exchange->node, LINGER_MS / 10) != SEALANE_OK)
+            break;
+    if (exchange->why[0] && !stop_signal())
+        (void)fprintf(stderr, "%s: %s\n", exchange->who, exchange->why);
 }
 
 void exchange_close(struct exchange *exchange)
 {
-    if (exchange->failed)
-        linger(exchange);
-    exchange->failed = true; /* what ends now is not news */
     for (size_t i = 0; exchange->peers && i < exchange->peer_count; i++)
         sealane_channel_free(exchange->peers[i].channel);
     sealane_node_free(exchange->node);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exchange.h - a worker's end of the parameter servers: one channel to each shard, and what is done with all of them at once.
  *
- * Calls to all shards are started together, then the node is polled until all are answered. Each function prints why (naming shard and
- * address) and returns false when one failed; after a stop signal it returns false silently.
+ * Calls to all shards are started together, then the node is polled until all are answered. Each function returns false when one failed, or after a stop
+ * signal; exchange_explain then says why.
  */
 #ifndef PARAMETER_SERVER_EXCHANGE_H
 #define PARAMETER_SERVER_EXCHANGE_H
@@ -34,7 +34,8 @@ struct exchange {
     size_t waiting; /* answers of the current round */
     float *weights; /* where they land */
     double loss;    /* that shard 0 told */
-    bool failed;    /* and printed */
+    bool failed;
+    char why[800]; /* naming shard and address */
 };
 
 /* Connects to every shard (for up to a few seconds, as they may be starting) and prints each lane's security. */
@@ -48,6 +49,10 @@ bool exchange_step(struct exchange *exchange, struct trainer *trainer, double *l
 
 /* Counters and names of all lanes together. */
 void exchange_carriage(const struct exchange *exchange, struct carriage *carriage);
+
+/* After a failure: waits a moment, then prints why, unless a stop signal came: who is told to stop while others already left has not
+ * failed. In that moment the other shards find the cause themselves, for which leaving at once would be taken. */
+void exchange_explain(struct exchange *exchange);
 
 /* Also after a failed open. */
 void exchange_close(struct exchange *exchange);

@@ -48,29 +48,37 @@ static bool end(struct worker *worker)
     return trainer_save(&worker->trainer);
 }
 
+/* Main's status when the servers failed, or a signal came. */
+static int given_up(struct worker *worker)
+{
+    exchange_explain(&worker->exchange);
+    return stop_signal() ? 128 + stop_signal() : 1;
+}
+
 static int train(struct worker *worker)
 {
     struct trainer *trainer = &worker->trainer;
+    int status = 0;
 
     if (worker->reports && !progress_begin(&worker->progress, trainer))
         return 1;
     if (!exchange_join(&worker->exchange, trainer))
-        return stop_signal() ? 128 + stop_signal() : 1;
+        return given_up(worker);
     trainer_start(trainer);
     while (trainer_more(trainer) && step(worker)) {
     }
-    if (trainer_more(trainer) && !stop_signal())
+    if (trainer_more(trainer))
+        status = given_up(worker);
+    if (status == 1 || !end(worker))
         return 1;
-    if (!end(worker))
-        return 1;
-    return trainer_more(trainer) ? 128 + stop_signal() : 0;
+    return status;
 }
 
 int main(int argc, char **argv)
 {
     struct options options;
     struct worker worker = {.options = &options};
-    int status = 1;
+    int status;
 
     options_parse(&options, PROGRAM_WORKER, argc, argv);
     worker.reports = options.rank == 0;
@@ -79,8 +87,8 @@ int main(int argc, char **argv)
         return 1;
     if (exchange_open(&options, &worker.exchange))
         status = train(&worker);
-    else if (stop_signal())
-        status = 128 + stop_signal();
+    else
+        status = given_up(&worker);
     exchange_close(&worker.exchange);
     trainer_free(&worker.trainer);
     return status;

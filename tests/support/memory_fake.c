@@ -303,10 +303,14 @@ size_t memory_fake_used(const struct sl_memory *memory)
 
 void memory_fake_put(struct sl_memory *memory, void *to, const void *from, size_t bytes)
 {
-    memcpy(shadow_of(memory, to, bytes), from, bytes);
+    if (bytes > 0)
+        memcpy(shadow_or_host(memory, to, bytes), from, bytes);
 }
 
 void memory_fake_get(struct sl_memory *memory, void *to, const void *from, size_t bytes)
 {
-    memcpy(to, shadow_of(memory, from, bytes), bytes);
+    const void *at = inside(memory, from) ? shadow_of(memory, from, bytes) : from;
+
+    if (bytes > 0)
+        memcpy(to, at, bytes);
 }

@@ -28,7 +28,7 @@ void memory_fake_order(struct sl_memory *memory, enum memory_fake_order order);
 size_t memory_fake_pending(const struct sl_memory *memory); /* jobs */
 size_t memory_fake_used(const struct sl_memory *memory);    /* bytes in whole pages */
 
-/* Copies between the host's memory and this kind's, at once. */
+/* Copies between the host's memory and this kind's or a ring, at once. */
 void memory_fake_put(struct sl_memory *memory, void *to, const void *from, size_t bytes);
 void memory_fake_get(struct sl_memory *memory, void *to, const void *from, size_t bytes);
 

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gate_test.c - the line for tensor memory, and what a gate does once it is closed. */
+#include "rpc/gate.h"
+#include "tests/support/lane_fake.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static struct sealane_node *node;
+static struct sl_gate *gate;
+
+static void open_gate(void)
+{
+    const struct sl_limits limits = {.tensor_memory_bytes = 100};
+
+    node = fake_node_new(true);
+    cr_assert_eq(sl_gate_new(node, &limits, &gate), SEALANE_OK);
+}
+
+static void close_gate(void)
+{
+    sl_gate_close(gate);
+    fake_settle(node);
+    sl_gate_leave(gate);
+    sealane_node_free(node);
+}
+
+TestSuite(gate, .init = open_gate, .fini = close_gate);
+
+static char order[16];
+
+struct named {
+    struct sl_waiter waiter;
+    char name;
+};
+
+static void granted(struct sl_waiter *waiter)
+{
+    char name[2] = {((struct named *)(void *)waiter)->name, '\0'};
+
+    strcat(order, name);
+}
+
+static struct named waiter_of(char name, uint64_t bytes)
+{
+    return (struct named){.waiter = {.bytes = bytes, .granted = granted}, .name = name};
+}
+
+Test(gate, fills_in_the_defaults_that_the_door_states)
+{
+    struct sl_gate *plain;
+
+    cr_assert_eq(sl_gate_new(node, &(struct sl_limits){0}, &plain), SEALANE_OK);
+    cr_assert_eq(plain->limits.max_message_bytes, 4u << 20);
+    cr_assert_eq(plain->limits.max_tensor_bytes, (uint64_t)16 << 30);
+    cr_assert_eq(plain->limits.tensor_memory_bytes, (uint64_t)64 << 30);
+    cr_assert_eq(plain->limits.max_calls, 4096);
+    sl_gate_leave(plain);
+}
+
+Test(gate, grants_memory_first_come_first_served)
+{
+    struct named a = waiter_of('a', 60), b = waiter_of('b', 70), c = waiter_of('c', 10),
+                 d = waiter_of('d', 30);
+
+    cr_assert(sl_gate_reserve(gate, &a.waiter));
+    cr_assert_not(sl_gate_reserve(gate, &b.waiter));
+    cr_assert_not(sl_gate_reserve(gate, &c.waiter), "it would fit, but b was first");
+    cr_assert_not(sl_gate_reserve(gate, &d.waiter));
+    sl_gate_return(gate, 20);
+    fake_settle(node);
+    cr_assert_str_eq(order, "");
+    sl_gate_return(gate, 40);
+    fake_settle(node);
+    cr_assert_str_eq(order, "bc", "70 and 10 of 100; d waits");
+    sl_gate_return(gate, 70);
+    fake_settle(node);
+    cr_assert_str_eq(order, "bcd");
+    cr_assert_eq(gate->used, 40);
+}
+
+Test(gate, lets_the_next_go_when_one_steps_out_of_the_line)
+{
+    struct named a = waiter_of('a', 60), b = waiter_of('b', 70), c = waiter_of('c', 40);
+
+    cr_assert(sl_gate_reserve(gate, &a.waiter));
+    cr_assert_not(sl_gate_reserve(gate, &b.waiter));
+    cr_assert_not(sl_gate_reserve(gate, &c.waiter));
+    sl_gate_unwait(gate, &b.waiter);
+    sl_gate_unwait(gate, &b.waiter); /* again: nothing */
+    cr_assert_str_eq(order, "", "told in a turn, not inside");
+    fake_settle(node);
+    cr_assert_str_eq(order, "c");
+}
+
+Test(gate, keeps_large_memory_for_the_next_tensor_within_the_limit)
+{
+    struct sl_gate *wide;
+    void *first, *second;
+
+    cr_assert_eq(sl_gate_new(node, &(struct sl_limits){.tensor_memory_bytes = 3 << 20}, &wide),
+                 SEALANE_OK);
+    first = sl_gate_alloc(wide, 2 << 20);
+    second = sl_gate_alloc(wide, 2 << 20);
+    cr_assert_neq(first, second);
+    memset(first, 1, 2 << 20);
+    sl_gate_free(wide, first, 2 << 20);
+    sl_gate_free(wide, second, 2 << 20);
+    cr_assert_eq(wide->pooled, 2u << 20, "the second would pass the limit");
+    cr_assert_eq(sl_gate_alloc(wide, 2 << 20), first);
+    cr_assert_eq(wide->pooled, 0);
+    sl_gate_free(wide, first, 2 << 20);
+    sl_gate_leave(wide);
+}
+
+Test(gate, lets_old_sizes_make_way_in_its_pool)
+{
+    struct sl_gate *wide;
+
+    cr_assert_eq(sl_gate_new(node, &(struct sl_limits){0}, &wide), SEALANE_OK);
+    for (size_t i = 1; i <= SL_POOL_BLOCKS + 4; i++)
+        sl_gate_free(wide, sl_gate_alloc(wide, i << 20), i << 20);
+    for (size_t i = 0; i < SL_POOL_BLOCKS; i++)
+        cr_assert_gt(wide->pool[i].bytes, 4u << 20, "place %zu", i);
+    sl_gate_leave(wide);
+}
+
+Test(gate, answers_null_for_memory_that_no_machine_has)
+{
+    cr_assert_null(sl_gate_alloc(gate, SIZE_MAX));
+    cr_assert_null(sl_gate_alloc(gate, SIZE_MAX - 4095));
+    cr_assert_null(sl_gate_alloc(gate, (size_t)1 << 62));
+}
+
+static int runs;
+
+static void count(struct sl_post *post)
+{
+    (void)post;
+    runs++;
+}
+
+Test(gate, lets_nobody_through_once_it_is_closed)
+{
+    struct sl_post posts[3] = {{.run = count}, {.run = count}, {.run = count}};
+
+    cr_assert(sl_gate_post(gate, &posts[0]));
+    cr_assert_eq(runs, 0);
+    cr_assert(sl_gate_post_or_run(gate, &posts[1]));
+    cr_assert_eq(runs, 1, "at once on the node's thread");
+    sl_gate_close(gate);
+    cr_assert_not(sl_gate_post(gate, &posts[2]));
+    cr_assert_not(sl_gate_post_or_run(gate, &posts[2]));
+    fake_settle(node);
+    cr_assert_eq(runs, 2);
+}
