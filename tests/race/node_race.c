@@ -97,27 +97,34 @@ static bool all_finished(struct world *world)
     return false;
 }
 
-int main(void)
+static bool invariant_7_posts_and_timers_run_on_the_nodes_thread_in_order(struct item *items)
 {
     struct world world = {.ran = 0};
     struct poster posters[THREADS];
     pthread_t threads[THREADS];
-    struct item *items = calloc((size_t)THREADS * POSTS, sizeof(*items));
 
-    if (!items || sealane_node_new(NULL, &world.node) != SEALANE_OK)
-        return 2;
+    if (sealane_node_new(NULL, &world.node) != SEALANE_OK)
+        return false;
     for (unsigned t = 0; t < THREADS; t++) {
         posters[t] = (struct poster){.world = &world, .items = items + (size_t)t * POSTS, t};
         if (pthread_create(&threads[t], NULL, post_all, &posters[t]) != 0)
-            return 2;
+            abort();
     }
     for (unsigned t = 0; t < THREADS; t++)
         (void)pthread_join(threads[t], NULL);
     bool finished = all_finished(&world);
     sealane_node_free(world.node);
-    free(items);
     (void)printf("%u posts run, %u timers fired, %u out of order, %u on another thread\n",
                  world.ran, world.fired, world.out_of_order, world.not_here);
-    return !finished || world.ran != THREADS * POSTS || world.fired != THREADS * POSTS ||
-           world.out_of_order > 0 || world.not_here > 0;
+    return finished && world.ran == THREADS * POSTS && world.fired == THREADS * POSTS &&
+           world.out_of_order == 0 && world.not_here == 0;
+}
+
+int main(void)
+{
+    struct item *items = calloc((size_t)THREADS * POSTS, sizeof(*items));
+    bool good = items && invariant_7_posts_and_timers_run_on_the_nodes_thread_in_order(items);
+
+    free(items);
+    return good ? 0 : 1;
 }

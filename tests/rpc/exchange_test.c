@@ -479,8 +479,6 @@ static void serve_badly(struct sealane_call *call, const Cases__V1__Everything *
     memset(&nothing_set, 0, sizeof(nothing_set));
     cr_assert_eq(cases_v1_cases_echo__reply(call, request->step ? &nothing_set : &reply),
                  SEALANE_INVALID_ARGUMENT);
-    cr_assert_eq(cases_v1_cases_echo__reply(call, request), SEALANE_FAILED_PRECONDITION,
-                 "it was answered, with that status");
 }
 
 Test(exchange, a_reply_that_cannot_be_packed_answers_with_its_status)

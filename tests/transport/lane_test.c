@@ -510,13 +510,14 @@ Test(lane, a_peer_that_says_nothing_is_taken_for_dead, .timeout = 30)
 Test(lane, a_quiet_peer_that_answers_pings_is_alive, .timeout = 30)
 {
     lanes_init(&lanes, true);
-    lanes.options[1].dead_after_ms = 100;
+    lanes.options[1].dead_after_ms = 500;
     lanes_listen(&lanes);
     lanes_connect(&lanes);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 160; i++) { /* 1.6 s: several PINGs */
         for (int n = 0; n < 2; n++)
             cr_assert_eq(sealane_node_poll(lanes.nodes[n], 5), SEALANE_OK);
     }
+    cr_assert_gt(lanes.end[1].lane->pinged_ns, 0);
     cr_assert_eq(lanes.end[1].closed, 0, "%s", lanes.end[1].close_text);
     lanes_disconnect(&lanes);
     lanes_free(&lanes);

@@ -169,7 +169,9 @@ static void *attacker_run(void *context)
 Test(memory_host, invariant_13_a_peer_that_writes_while_we_open_is_never_believed)
 {
     struct bench_of_records *bench = bench_new(&world);
-    size_t i = 7 * 3; /* AES-256-GCM */
+    size_t i =
+        7 * 3 +
+        1; /* ChaCha20-Poly1305: ipsec-mb reads its ciphertext twice, so that the race can be lost */
     const struct record *record = &bench->records[i];
     struct attacker attacker = {.ciphertext = record->slot + RECORD_AT};
     unsigned accepted = 0, refused = 0, wrong = 0;
