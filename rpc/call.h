@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.h - one call at one end: what both ends do alike. channel.c and server.c hold what they do differently.
+/* call.h - one call at one end: what both ends do alike. client.c and server.c hold what they do differently.
  *
  * A call is touched by the node's thread, except while a user's thread packs its request or its answer. It ends exactly once
  * (`decided`), and is let go of only when nothing of it is borrowed: no part being sealed, no memory being filled. Holders: the

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel.c - the client's end: one lane at a time to one server, made when the first call needs it, and the calls on it. */
-#include "rpc/call.h"
+/* channel.c - a channel: one lane at a time to one server, made when the first call needs it and again after a loss. The calls on it
+ * are in client.c. */
+#include "rpc/channel.h"
 
 #include "transport/log.h"
 
@@ -12,16 +13,9 @@ enum {
     HOLD_BACK_NS = 100000000 /* after an attempt that failed the next one waits this long */
 };
 
-enum channel_state {
-    CHANNEL_IDLE,
-    CHANNEL_HOLDING,
-    CHANNEL_CONNECTING,
-    CHANNEL_READY
-};
-
 /* A thread in sealane_channel_connect; on its stack. */
-struct connecting {
-    struct connecting *next;
+struct sl_connecting {
+    struct sl_connecting *next;
     struct sl_timer timer;
     struct sl_wait wait;
     struct sealane_channel *channel;
@@ -31,314 +25,14 @@ struct connecting {
     struct sl_post post;
 };
 
-struct sealane_channel {
-    struct sl_child child;
-    struct sl_gate *gate;
-    struct sealane_node *node;
-    struct sl_lane_options lane_options;
-    char *target, *server_name;
-    enum channel_state state;
-    struct sl_lane *lane;
-    enum sealane_status lost_status; /* how the last lane ended */
-    char lost_why[SL_STATUS_TEXT_MAX + 1];
-    struct sl_timer hold;         /* CHANNEL_HOLDING */
-    struct sealane_error refused; /* why a lane could not even start; status OK: it could */
-    struct sl_call_table calls;
-    uint64_t last_id;
-    uint32_t launched; /* calls in the line and on the lane */
-    struct sealane_call *line_first, *line_last;
-    struct connecting *connecting;
-    bool ended;
-    struct sl_wait *released; /* told when the channel is gone */
-};
-
-static enum sealane_status channel_event(void *owner, struct sl_lane *lane,
-                                         struct sl_lane_event *event);
-static void channel_go(struct sealane_channel *channel);
-
-/* ---- the line of calls that wait for a lane ---- */
-
-static void line_push(struct sealane_channel *channel, struct sealane_call *call)
-{
-    call->in_line = true;
-    call->wait_next = NULL;
-    call->wait_prev = channel->line_last;
-    if (channel->line_last)
-        channel->line_last->wait_next = call;
-    else
-        channel->line_first = call;
-    channel->line_last = call;
-}
-
-static void line_remove(struct sealane_channel *channel, struct sealane_call *call)
-{
-    call->in_line = false;
-    if (call->wait_prev)
-        call->wait_prev->wait_next = call->wait_next;
-    else
-        channel->line_first = call->wait_next;
-    if (call->wait_next)
-        call->wait_next->wait_prev = call->wait_prev;
-    else
-        channel->line_last = call->wait_prev;
-}
-
-/* ---- a call's end ---- */
-
-static void deliver(struct sealane_call *call)
-{
-    const ProtobufCMessage *reply = call->status == SEALANE_OK ? call->intake.message : NULL;
-
-    if (call->wait)
-        sl_wait_finish(call->wait);
-    else
-        call->completion.deliver(call, call->status, reply, call->completion.done,
-                                 call->completion.user);
-    sl_call_leave(call);
-}
-
-/* Delivers once the call has ended and nothing of it is borrowed. */
-static void settle(struct sealane_call *call)
-{
-    struct sealane_channel *channel = call->channel;
-
-    if (!call->decided || !sl_call_is_free(call))
-        return;
-    if (call->lane)
-        sl_table_remove(&channel->calls, call);
-    if (call->launched)
-        channel->launched--;
-    call->lane = NULL;
-    call->channel = NULL;
-    deliver(call);
-}
-
-/* Ends a call from this side. The peer hears of it when it knows the call. */
-void sl_client_fail(struct sealane_call *call, enum sealane_status status, const char *text)
-{
-    bool given_up = status == SEALANE_CANCELLED || status == SEALANE_DEADLINE_EXCEEDED;
-
-    if (!sl_call_decide(call, status, text))
-        return;
-    if (call->in_line)
-        line_remove(call->channel, call);
-    sl_call_stop(call);
-    if (call->lane && call->channel->state == CHANNEL_READY &&
-        sl_lane_cancel(call->lane, call->id, given_up ? status : SEALANE_CANCELLED) != SEALANE_OK)
-        SL_LOG(SL_LOG_DEBUG, "call %llu ended on a lane that ends too",
-               (unsigned long long)call->id);
-    settle(call);
-}
-
-static void fail_with_last_error(struct sealane_call *call)
-{
-    sl_client_fail(call, sealane_last_error()->status, sealane_last_error()->message);
-}
-
-static void call_late(struct sl_timer *timer)
-{
-    sl_client_fail(sl_call_of_timer(timer), SEALANE_DEADLINE_EXCEEDED,
-                   "the deadline passed before the reply came");
-}
-
-/* ---- a call's way out ---- */
-
-/* Part of the time may have passed while there was no lane. */
-static void tell_time_left(struct sealane_call *call)
-{
-    uint64_t now = sl_node_now(call->channel->node);
-
-    if (call->deadline_ns != 0)
-        sl_head_set_timeout(call->packed.bytes,
-                            call->deadline_ns > now ? call->deadline_ns - now : 1);
-}
-
-static SEALANE_RESULT put_on_lane(struct sealane_channel *channel, struct sealane_call *call)
-{
-    uint32_t allowed = sl_lane_peer_max_calls(channel->lane);
-
-    if (channel->calls.count >= allowed)
-        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
-                       "the lane has %u calls already, the server's max_calls",
-                       channel->calls.count);
-    call->lane = channel->lane;
-    call->id = ++channel->last_id;
-    sl_table_add(&channel->calls, call);
-    sl_lane_security(channel->lane, &call->security);
-    tell_time_left(call);
-    if (sl_call_send(call, 0) == SEALANE_OK)
-        return SEALANE_OK;
-    sl_table_remove(&channel->calls, call);
-    call->lane = NULL;
-    if (sealane_last_error()->status != SEALANE_FAILED_PRECONDITION)
-        return sealane_last_error()->status;
-    line_push(channel, call); /* the lane is about to end: the next one will do */
-    return SEALANE_OK;
-}
-
-static SEALANE_RESULT launch(struct sealane_call *call)
-{
-    struct sealane_channel *channel = call->channel;
-
-    if (channel->ended)
-        return SL_FAIL(SEALANE_CANCELLED, "the channel ended");
-    if (channel->launched >= channel->gate->limits.max_calls)
-        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
-                       "the channel has %u calls already, its max_calls", channel->launched);
-    SL_TRY(sl_call_watch(call, call_late));
-    channel->launched++;
-    call->launched = true;
-    if (channel->state == CHANNEL_READY)
-        return put_on_lane(channel, call);
-    line_push(channel, call);
-    channel_go(channel);
-    return SEALANE_OK;
-}
-
-static void launch_post(struct sl_post *post)
-{
-    struct sealane_call *call =
-        (struct sealane_call *)(void *)((char *)post - offsetof(struct sealane_call, post));
-
-    if (!call->gate->node) { /* the channel ended while the call was on its way */
-        (void)sl_call_decide(call, SEALANE_CANCELLED, "the channel ended");
-        call->channel = NULL;
-        deliver(call);
-        return;
-    }
-    if (launch(call) != SEALANE_OK)
-        fail_with_last_error(call);
-}
-
-/* Off the node's thread nothing can be refused at once: what goes wrong ends the call. */
-static SEALANE_RESULT launch_anywhere(struct sealane_call *call)
-{
-    if (!sl_node_is_here(call->channel->node)) {
-        call->post.run = launch_post;
-        if (!sl_gate_post(call->gate, &call->post))
-            return SL_FAIL(SEALANE_CANCELLED, "the channel ended");
-        return SEALANE_OK;
-    }
-    if (launch(call) == SEALANE_OK)
-        return SEALANE_OK;
-    if (call->launched)
-        call->channel->launched--;
-    sl_timer_stop(call->channel->node, &call->timer);
-    return sealane_last_error()->status;
-}
-
-/* ---- lane events ---- */
-
-/* A reply's bytes may come only for a call that this side made; for one that ended they are nobody's. */
-static SEALANE_RESULT call_of(struct sealane_channel *channel, uint64_t id,
-                              struct sealane_call **call_p)
-{
-    struct sealane_call *call = sl_table_find(&channel->calls, id);
-
-    if (!call && (id == 0 || id > channel->last_id))
-        return SL_FAIL(SEALANE_DATA_LOSS,
-                       "the server speaks of call %llu, the last one made was %llu",
-                       (unsigned long long)id, (unsigned long long)channel->last_id);
-    *call_p = call && !call->decided ? call : NULL;
-    return SEALANE_OK;
-}
-
-static void finish_if_whole(struct sealane_call *call)
-{
-    if (!call->end_seen || !sl_intake_is_whole(&call->intake) ||
-        !sl_call_decide(call, SEALANE_OK, ""))
-        return;
-    sl_call_stop(call);
-    settle(call);
-}
-
-/* What the server said wrongly is not the caller's INVALID_ARGUMENT. */
-static void fail_to_read(struct sealane_call *call)
-{
-    if (sealane_last_error()->status == SEALANE_INVALID_ARGUMENT)
-        (void)SL_FAIL(SEALANE_INTERNAL, "the reply of %s cannot be read: %s", call->method->path,
-                      sealane_last_error()->message);
-    fail_with_last_error(call);
-}
-
-static SEALANE_RESULT reply_open(struct sealane_call *call, const struct sl_message_bytes *whole)
-{
-    struct sl_head head;
-
-    SL_TRY(sl_head_parse(whole->at, whole->count, &head)); /* a lie: the lane's end */
-    if (head.path_bytes != 0 || head.timeout_ns != 0)
-        return SL_FAIL(SEALANE_DATA_LOSS, "a reply's head has a path of %u bytes and %llu ns",
-                       head.path_bytes, (unsigned long long)head.timeout_ns);
-    if (sl_intake_open(call, &head, whole->at, call->method->reply) != SEALANE_OK)
-        fail_to_read(call);
-    else
-        finish_if_whole(call);
-    return SEALANE_OK;
-}
-
-static SEALANE_RESULT take_message(struct sealane_call *call, const struct sl_lane_event *event)
-{
-    struct sl_message_bytes whole;
-    enum sl_took took;
-
-    SL_TRY(sl_intake_take(call, event, &took, &whole));
-    if (event->flags & SL_MESSAGE_END)
-        call->end_seen = true;
-    if (took == SL_TOOK_TOO_MUCH)
-        fail_with_last_error(call);
-    return took == SL_TOOK_ALL ? reply_open(call, &whole) : SEALANE_OK;
-}
-
-static void take_status(struct sealane_call *call, const struct sl_lane_event *event)
-{
-    char text[SL_STATUS_TEXT_MAX + 1];
-
-    if (event->status == SEALANE_OK && !call->intake.message) {
-        sl_client_fail(call, SEALANE_INTERNAL, "the server ended the call with OK and no reply");
-        return;
-    }
-    if (event->status == SEALANE_OK) {
-        call->end_seen = true;
-        finish_if_whole(call);
-        return;
-    }
-    (void)snprintf(text, sizeof(text), "%.*s", (int)event->count, (const char *)event->bytes);
-    if (sl_call_decide(call, event->status, text)) {
-        sl_call_stop(call);
-        settle(call);
-    }
-}
-
-static void take_filled(struct sealane_channel *channel, const struct sl_lane_event *event)
-{
-    struct sealane_call *call = sl_table_find(&channel->calls, event->call);
-
-    if (!call)
-        return;
-    sl_intake_filled(call, event);
-    if (call->decided)
-        settle(call); /* it ended while memory was being filled */
-    else
-        finish_if_whole(call);
-}
-
-static void take_sent(const struct sl_lane_event *event)
-{
-    struct sealane_call *call =
-        (struct sealane_call *)(void *)((char *)event->send - offsetof(struct sealane_call, send));
-
-    call->sending = false;
-    settle(call);
-}
-
 static void connecting_done(struct sealane_channel *channel, enum sealane_status status,
                             const char *text)
 {
-    struct connecting *all = channel->connecting;
+    struct sl_connecting *all = channel->connecting;
 
     channel->connecting = NULL;
     while (all) {
-        struct connecting *next = all->next;
+        struct sl_connecting *next = all->next;
 
         sl_timer_stop(channel->node, &all->timer);
         all->status = status;
@@ -348,48 +42,13 @@ static void connecting_done(struct sealane_channel *channel, enum sealane_status
     }
 }
 
+/* ---- lanes ---- */
+
 static void lane_ready(struct sealane_channel *channel)
 {
-    struct sealane_call *call, *last = channel->line_last;
-    bool done = last == NULL;
-
-    channel->state = CHANNEL_READY;
+    channel->state = SL_CHANNEL_READY;
     connecting_done(channel, SEALANE_OK, "");
-    while (!done && (call = channel->line_first) != NULL) {
-        done = call == last;
-        line_remove(channel, call);
-        if (put_on_lane(channel, call) != SEALANE_OK)
-            fail_with_last_error(call);
-    }
-}
-
-/* Callbacks may start new calls: those line up behind `last` and are not of this lane. */
-static void fail_line(struct sealane_channel *channel, enum sealane_status status, const char *text)
-{
-    struct sealane_call *last = channel->line_last, *call;
-    bool done = last == NULL;
-
-    while (!done && (call = channel->line_first) != NULL) {
-        done = call == last;
-        sl_client_fail(call, status, text);
-    }
-}
-
-/* The lane has ended: everything is ours again, and its calls end with its reason. */
-static void end_with_lane(struct sealane_call *call)
-{
-    const struct sealane_channel *channel = call->channel;
-
-    call->sending = false;
-    call->intake.placing = 0;
-    (void)sl_call_decide(call, channel->lost_status, channel->lost_why);
-    sl_call_stop(call);
-    settle(call);
-}
-
-static void end_with_channel(struct sealane_call *call)
-{
-    sl_client_fail(call, SEALANE_CANCELLED, "the channel ended");
+    sl_client_line_go(channel);
 }
 
 static void release(struct sealane_channel *channel)
@@ -411,67 +70,45 @@ static void hold_over(struct sl_timer *timer)
 
     struct sealane_error refused = channel->refused;
 
-    channel->state = CHANNEL_IDLE;
+    channel->state = SL_CHANNEL_IDLE;
     channel->refused.status = SEALANE_OK;
     if (refused.status != SEALANE_OK) {
-        fail_line(channel, refused.status, refused.message);
+        sl_client_line_fail(channel, refused.status, refused.message);
         connecting_done(channel, refused.status, refused.message);
     } else if (channel->line_first || channel->connecting) {
-        channel_go(channel);
+        sl_channel_go(channel);
     }
 }
 
 static void hold_back(struct sealane_channel *channel)
 {
     channel->hold.fire = hold_over;
-    channel->state = CHANNEL_HOLDING;
+    channel->state = SL_CHANNEL_HOLDING;
     if (sl_timer_start(channel->node, &channel->hold, sl_node_now(channel->node) + HOLD_BACK_NS) !=
         SEALANE_OK)
-        channel->state = CHANNEL_IDLE; /* without memory for a timer there is no pause */
+        channel->state = SL_CHANNEL_IDLE; /* without memory for a timer there is no pause */
 }
 
 static void lane_closed(struct sealane_channel *channel, const struct sl_lane_event *event)
 {
-    bool was_ready = channel->state == CHANNEL_READY;
+    bool was_ready = channel->state == SL_CHANNEL_READY;
 
     channel->lost_status = event->status;
     (void)snprintf(channel->lost_why, sizeof(channel->lost_why), "%.*s", (int)event->count,
                    (const char *)event->bytes);
     channel->lane = NULL;
-    channel->state = CHANNEL_IDLE;
+    channel->state = SL_CHANNEL_IDLE;
     if (!channel->ended && !was_ready)
         hold_back(channel);
-    sl_table_each(&channel->calls, end_with_lane); /* a lane that came up has these calls, */
-    if (!was_ready) {                              /* one that never did has the line */
-        fail_line(channel, channel->lost_status, channel->lost_why);
+    sl_client_lane_lost(channel);
+    if (!was_ready) {
+        sl_client_line_fail(channel, channel->lost_status, channel->lost_why);
         connecting_done(channel, channel->lost_status, channel->lost_why);
     } else if (channel->line_first && !channel->ended) {
-        channel_go(channel);
+        sl_channel_go(channel);
     }
     if (channel->ended)
         release(channel);
-}
-
-static SEALANE_RESULT call_event(struct sealane_channel *channel, struct sl_lane_event *event)
-{
-    struct sealane_call *call = NULL;
-
-    SL_TRY(call_of(channel, event->call, &call));
-    if (!call)
-        return SEALANE_OK;
-    switch (event->kind) {
-    case SL_LANE_MESSAGE:
-        return take_message(call, event);
-    case SL_LANE_PLACE:
-        return sl_intake_place(call, event);
-    case SL_LANE_STATUS:
-        take_status(call, event);
-        return SEALANE_OK;
-    default:
-        return SL_FAIL(SEALANE_DATA_LOSS,
-                       "the server cancelled call %llu, which only a client does",
-                       (unsigned long long)event->call);
-    }
 }
 
 static enum sealane_status channel_event(void *owner, struct sl_lane *lane,
@@ -485,27 +122,21 @@ static enum sealane_status channel_event(void *owner, struct sl_lane *lane,
         if (!channel->ended)
             lane_ready(channel);
         return SEALANE_OK;
-    case SL_LANE_FILLED:
-        take_filled(channel, event);
-        return SEALANE_OK;
-    case SL_LANE_SENT:
-        take_sent(event);
-        return SEALANE_OK;
     case SL_LANE_CLOSED:
         lane_closed(channel, event);
         return SEALANE_OK;
     default:
-        return call_event(channel, event);
+        return sl_client_event(channel, event);
     }
 }
 
 /* ---- connecting ---- */
 
-static void channel_go(struct sealane_channel *channel)
+void sl_channel_go(struct sealane_channel *channel)
 {
-    if (channel->state != CHANNEL_IDLE)
+    if (channel->state != SL_CHANNEL_IDLE)
         return;
-    channel->state = CHANNEL_CONNECTING;
+    channel->state = SL_CHANNEL_CONNECTING;
     if (sl_node_connect(channel->node, channel->target, &channel->lane_options, &channel->lane) ==
         SEALANE_OK)
         return;
@@ -517,9 +148,9 @@ static void channel_go(struct sealane_channel *channel)
 
 static void connect_late(struct sl_timer *timer)
 {
-    struct connecting *late =
-        (struct connecting *)(void *)((char *)timer - offsetof(struct connecting, timer));
-    struct connecting **at = &late->channel->connecting;
+    struct sl_connecting *late =
+        (struct sl_connecting *)(void *)((char *)timer - offsetof(struct sl_connecting, timer));
+    struct sl_connecting **at = &late->channel->connecting;
 
     while (*at != late)
         at = &(*at)->next;
@@ -532,10 +163,10 @@ static void connect_late(struct sl_timer *timer)
 
 static enum sealane_status connect_begin(void *argument)
 {
-    struct connecting *mine = argument;
+    struct sl_connecting *mine = argument;
     struct sealane_channel *channel = mine->channel;
 
-    if (channel->state == CHANNEL_READY) {
+    if (channel->state == SL_CHANNEL_READY) {
         sl_wait_finish(&mine->wait);
         return SEALANE_OK;
     }
@@ -544,11 +175,11 @@ static enum sealane_status connect_begin(void *argument)
                           sl_node_now(channel->node) + (uint64_t)mine->timeout_ms * 1000000));
     mine->next = channel->connecting;
     channel->connecting = mine;
-    channel_go(channel);
+    sl_channel_go(channel);
     return SEALANE_OK;
 }
 
-static SEALANE_RESULT refuse_inside(struct sealane_node *node)
+SEALANE_RESULT sl_channel_refuse_inside(struct sealane_node *node)
 {
     if (sl_node_is_inside(node) || (sl_node_is_here(node) && !sl_node_is_polled(node)))
         return SL_FAIL(
@@ -559,11 +190,11 @@ static SEALANE_RESULT refuse_inside(struct sealane_node *node)
 
 SEALANE_RESULT sealane_channel_connect(struct sealane_channel *channel, uint32_t timeout_ms)
 {
-    struct connecting mine = {.channel = channel, .timeout_ms = timeout_ms};
+    struct sl_connecting mine = {.channel = channel, .timeout_ms = timeout_ms};
     struct sl_gate *gate = channel->gate;
     enum sealane_status status;
 
-    SL_TRY(refuse_inside(channel->node));
+    SL_TRY(sl_channel_refuse_inside(channel->node));
     sl_wait_init(&mine.wait);
     sl_gate_hold(gate);
     status = sl_run_there(gate, channel->node, connect_begin, &mine);
@@ -584,8 +215,7 @@ static void channel_end(struct sl_child *child)
         (struct sealane_channel *)(void *)((char *)child - offsetof(struct sealane_channel, child));
 
     channel->ended = true;
-    fail_line(channel, SEALANE_CANCELLED, "the channel ended");
-    sl_table_each(&channel->calls, end_with_channel); /* those that are borrowed wait for CLOSED */
+    sl_client_end(channel);
     connecting_done(channel, SEALANE_CANCELLED, "the channel ended");
     sl_timer_stop(channel->node, &channel->hold);
     sl_gate_close(channel->gate);
@@ -615,7 +245,7 @@ void sealane_channel_free(struct sealane_channel *channel)
         return;
     node = channel->node;
     gate = channel->gate;
-    if (refuse_inside(node) != SEALANE_OK) {
+    if (sl_channel_refuse_inside(node) != SEALANE_OK) {
         SL_LOG(SL_LOG_ERROR,
                "sealane_channel_free inside a handler or callback of its node does nothing");
         return;
@@ -705,7 +335,7 @@ static enum sealane_status security_of(void *argument)
 {
     const struct asking *asking = argument;
 
-    if (asking->channel->state != CHANNEL_READY)
+    if (asking->channel->state != SL_CHANNEL_READY)
         return SL_FAIL(SEALANE_FAILED_PRECONDITION, "the channel to %s has no lane now",
                        asking->channel->target);
     sl_lane_security(asking->channel->lane, asking->security);
@@ -721,113 +351,4 @@ SEALANE_RESULT sealane_channel_security(struct sealane_channel *channel,
     SL_TRY(sl_run_there(channel->gate, channel->node, security_of, &asking));
     *security_p = security;
     return SEALANE_OK;
-}
-
-/* ---- the door's calls ---- */
-
-static SEALANE_RESULT call_make(struct sealane_channel *channel,
-                                const struct sealane_method *method,
-                                const ProtobufCMessage *request,
-                                const struct sealane_call_options *options,
-                                struct sealane_call **call_p)
-{
-    uint64_t timeout_ns = options ? (uint64_t)options->timeout_ms * 1000000 : 0;
-    struct sl_pack_options pack = {.method = method->path,
-                                   .timeout_ns = timeout_ns,
-                                   .max_message_bytes = channel->gate->limits.max_message_bytes};
-    struct sealane_call *call;
-    enum sealane_status status;
-
-    SL_TRY(sl_check_type(request, method->request));
-    call = sl_call_new(channel->gate);
-    if (!call)
-        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a call");
-    call->channel = channel;
-    call->method = method;
-    call->deadline_ns = sl_deadline_of(channel->node, timeout_ns);
-    status = sl_codec_pack(&call->arena, request, &pack, &call->packed);
-    if (status != SEALANE_OK) {
-        sl_call_leave(call);
-        return status;
-    }
-    *call_p = call;
-    return SEALANE_OK;
-}
-
-SEALANE_RESULT sealane_unary_start(struct sealane_channel *channel,
-                                   const struct sealane_method *method,
-                                   const ProtobufCMessage *request,
-                                   const struct sealane_call_options *options,
-                                   const struct sealane_completion *completion,
-                                   struct sealane_call **call_p)
-{
-    struct sealane_call *call;
-    enum sealane_status status;
-
-    SL_TRY(call_make(channel, method, request, options, &call));
-    call->completion = *completion;
-    if (call_p)
-        *call_p = call; /* before it starts: done may run on another thread at once */
-    status = launch_anywhere(call);
-    if (status == SEALANE_OK)
-        return SEALANE_OK;
-    if (call_p)
-        *call_p = NULL;
-    sl_call_leave(call);
-    return status;
-}
-
-SEALANE_RESULT sealane_unary_call(struct sealane_channel *channel,
-                                  const struct sealane_method *method,
-                                  const ProtobufCMessage *request,
-                                  const struct sealane_call_options *options,
-                                  const ProtobufCMessage **reply_p, struct sealane_call **call_p)
-{
-    struct sealane_node *node = channel->node;
-    struct sealane_call *call;
-    struct sl_wait wait;
-    enum sealane_status status;
-
-    *reply_p = NULL;
-    *call_p = NULL;
-    SL_TRY(refuse_inside(node));
-    SL_TRY(call_make(channel, method, request, options, &call));
-    sl_wait_init(&wait);
-    call->wait = &wait;
-    sl_call_hold(call); /* the caller's */
-    status = launch_anywhere(call);
-    if (status != SEALANE_OK) {
-        sl_call_leave(call);
-        sl_call_leave(call);
-        return status;
-    }
-    sl_wait_for(node, &wait);
-    if (call->status != SEALANE_OK) {
-        status = SL_FAIL(call->status, "%s", call->text);
-        sl_call_leave(call);
-        return status;
-    }
-    *reply_p = call->intake.message;
-    *call_p = call;
-    return SEALANE_OK;
-}
-
-static void cancel_post(struct sl_post *post)
-{
-    struct sealane_call *call =
-        (struct sealane_call *)(void *)((char *)post - offsetof(struct sealane_call, cancel));
-
-    if (call->channel && call->gate->node)
-        sl_client_fail(call, SEALANE_CANCELLED, "cancelled by the caller");
-    sl_call_leave(call);
-}
-
-void sealane_call_cancel(struct sealane_call *call)
-{
-    if (atomic_exchange(&call->cancelled, true))
-        return;
-    call->cancel.run = cancel_post;
-    sl_call_hold(call); /* the post's */
-    if (!sl_gate_post(call->gate, &call->cancel))
-        sl_call_leave(call);
 }

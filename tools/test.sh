@@ -46,7 +46,7 @@ everything() {
     build dev
     check dev -LE soak
     build race
-    check race
+    check race -LE soak
     if [ -n "$(command -v clang-14)" ]; then
         build fuzz
         check fuzz
@@ -63,6 +63,7 @@ long)
     export SEALANE_FUZZ_SECONDS=$((minutes * 60)) SEALANE_SOAK_SECONDS=$((minutes * 60))
     check fuzz
     check dev -L soak
+    check race -L soak
     ;;
 *)
     build dev

@@ -10,7 +10,6 @@
 enum {
     CONTROL_BYTES_MAX =
         8 * 1024 * 1024, /* answers that wait for a peer which does not drain its ring */
-    TURN_BYTES = 65536,  /* sealed, and opened, before message rings are looked at again */
     STAGING_FRAMES = 128,
     STAGING_CHUNKS = 64,
     EPOCH_BYTES_LOG2 = 34 /* 16 GiB per key: notes in docs/PROTOCOL.md */
@@ -440,18 +439,18 @@ static bool waits_for_link(const struct sl_lane *lane)
            (queued && lane->link->released < lane->link->posted);
 }
 
-bool sl_lane_turn(struct sl_lane *lane)
+bool sl_lane_turn(struct sl_lane *lane, size_t *budget)
 {
-    size_t budget = TURN_BYTES;
-
     if (lane->state != SL_LANE_CONFIRM && lane->state != SL_LANE_UP)
         return false;
     sl_lane_frames_in(lane);
+    lane->out_first = !lane->out_first; /* neither direction starves the other of the budget */
+    if (lane->out_first && lane->state == SL_LANE_UP)
+        sl_bulk_turn_out(lane, budget);
     if (lane->state == SL_LANE_UP)
-        sl_bulk_turn_in(lane, &budget);
-    budget = TURN_BYTES;
-    if (lane->state == SL_LANE_UP)
-        sl_bulk_turn_out(lane, &budget);
+        sl_bulk_turn_in(lane, budget);
+    if (!lane->out_first && lane->state == SL_LANE_UP)
+        sl_bulk_turn_out(lane, budget);
     if (lane->state != SL_LANE_CLOSING)
         sl_lane_frames_out(lane);
     return lane->state == SL_LANE_UP &&

@@ -88,7 +88,8 @@ struct sl_lane {
     char *server_name;
     void *user;
     enum sl_lane_state state;
-    bool was_up; /* READY was told */
+    bool was_up;    /* READY was told */
+    bool out_first; /* whose turn it is to have the budget */
     enum sealane_status close_status;
     char close_why[512];
 
@@ -161,8 +162,9 @@ void sl_lane_free(struct sl_lane *lane);
 /* A link's event. */
 void sl_lane_link_event(struct sl_lane *lane, const struct sl_link_event *event);
 
-/* Does what can be done now. True: there is more to do in the next turn whatever comes. */
-bool sl_lane_turn(struct sl_lane *lane);
+/* Does what can be done now, sealing and opening at most *budget bytes of tensors. True: there is more to do in the next turn,
+ * whatever comes. */
+bool sl_lane_turn(struct sl_lane *lane, size_t *budget);
 
 /* Closing: true once CLOSED was told and the lane may be freed. */
 bool sl_lane_finish(struct sl_lane *lane);

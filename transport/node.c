@@ -20,7 +20,8 @@ enum {
     PORTS_MAX = 4,
     EVENTS_MAX = 64,
     HALF_OPEN_MAX = 128, /* lanes of a listener that have not proved who they are yet */
-    SPIN_US_DEFAULT = 20
+    SPIN_US_DEFAULT = 20,
+    TURN_BYTES = 65536 /* of tensors, sealed and opened, before message rings are looked at again */
 };
 
 struct sl_listener {
@@ -228,31 +229,40 @@ static void lane_end(struct sealane_node *node, struct sl_lane *lane)
     sl_lane_free(lane);
 }
 
-/* True: something was done or is left to do. */
+static void lane_turn(struct sealane_node *node, struct sl_lane *lane, size_t *budget)
+{
+    bool was_up = lane->was_up;
+
+    lane->is_ready = false;
+    if (sl_lane_turn(lane, budget))
+        sl_node_ready(node, lane);
+    if (lane->listener && lane->was_up && !was_up)
+        lane->listener->half_open--;
+    if (lane->state != SL_LANE_CLOSING)
+        return;
+    if (sl_lane_finish(lane))
+        lane_end(node, lane);
+    else
+        sl_node_ready(node, lane);
+}
+
+/* Every lane that has something to do, with one budget for all: those that find it spent are the first of the next turn. True:
+ * something was done or is left to do. */
 static bool lanes_turn(struct sealane_node *node)
 {
-    struct sl_lane *lane = node->ready_first;
-    bool busy = lane != NULL;
+    struct sl_lane *lane = node->ready_first, *last = node->ready_last;
+    size_t budget = TURN_BYTES;
+    bool more = lane != NULL;
 
-    node->ready_first = node->ready_last = NULL;
-    while (lane) {
-        struct sl_lane *next = lane->ready_next;
-        bool was_up = lane->was_up;
-
-        lane->is_ready = false;
-        if (sl_lane_turn(lane))
-            sl_node_ready(node, lane);
-        if (lane->listener && lane->was_up && !was_up)
-            lane->listener->half_open--;
-        if (lane->state == SL_LANE_CLOSING) {
-            if (sl_lane_finish(lane))
-                lane_end(node, lane);
-            else
-                sl_node_ready(node, lane);
-        }
-        lane = next;
+    while (more && budget > 0) {
+        lane = node->ready_first;
+        more = lane != last; /* what is ready again lines up behind it */
+        node->ready_first = lane->ready_next;
+        if (!node->ready_first)
+            node->ready_last = NULL;
+        lane_turn(node, lane, &budget);
     }
-    return busy;
+    return lane != NULL;
 }
 
 /* False: the link is to be dropped. */

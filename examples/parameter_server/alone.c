@@ -56,8 +56,8 @@ static double step(struct alone *alone)
         t->gradient = alone->gradients[r];
         alone->gradients[r] = filled;
     }
-    sgd_step(&t->sgd, t->step, (const float *const *)alone->gradients, workers, t->parameters,
-             alone->velocity, t->weights);
+    sgd_step(&t->sgd, t->step, (const float *const *)alone->gradients, workers,
+             &(struct sgd_state){alone->velocity, t->weights, t->parameters});
     return loss;
 }
 

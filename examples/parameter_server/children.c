@@ -50,7 +50,7 @@ static bool beside_this(const char *program, char path[PATH_MAX])
     slash = strrchr(path, '/');
     if (!slash || strlen(program) + 1 >= (size_t)(path + PATH_MAX - slash))
         return false;
-    (void)strcpy(slash + 1, program);
+    memcpy(slash + 1, program, strlen(program) + 1);
     return true;
 }
 

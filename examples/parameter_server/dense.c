@@ -32,20 +32,28 @@ static inline void add_one(float *restrict y, const float *restrict row, float a
         y[j] += a * row[j];
 }
 
-/* y += sum over i < count of a[i * step] rows[i * stride]. Images and what ReLU lets through are half zeros: those are skipped. */
+/* `count` factors, `step` apart. */
+struct factors {
+    const float *at;
+    size_t step, count;
+};
+
+/* y += the sum of rows, `stride` apart, times their factors. Images and what ReLU lets through are half zeros: those are skipped. */
 static inline void add_rows(float *restrict y, const float *restrict rows, size_t stride,
-                            const float *restrict a, size_t step, size_t count, size_t n)
+                            struct factors factors, size_t n)
 {
+    const float *a = factors.at;
+    const size_t step = factors.step;
     size_t i = 0;
 
-    for (; i + 4 <= count; i += 4) {
+    for (; i + 4 <= factors.count; i += 4) {
         const float four[4] = {a[i * step], a[(i + 1) * step], a[(i + 2) * step],
                                a[(i + 3) * step]};
 
         if (four[0] != 0 || four[1] != 0 || four[2] != 0 || four[3] != 0)
             add_four(y, rows + i * stride, stride, four, n);
     }
-    for (; i < count; i++)
+    for (; i < factors.count; i++)
         add_one(y, rows + i * stride, a[i * step], n);
 }
 
@@ -62,7 +70,7 @@ void dense_forward(struct dense layer, const float *parameters, const float *x, 
             float *line = y + r * out + from;
 
             memcpy(line, bias + from, n * sizeof(float));
-            add_rows(line, parameters + from, out, x + r * in, 1, in, n);
+            add_rows(line, parameters + from, out, (struct factors){x + r * in, 1, in}, n);
         }
     }
 }
@@ -78,7 +86,8 @@ void dense_gradient(struct dense layer, const float *x, const float *dy, size_t 
         size_t n = least(TILE, out - from);
 
         for (size_t k = 0; k < in; k++)
-            add_rows(gradient + k * out + from, dy + from, out, x + k, in, rows, n);
+            add_rows(gradient + k * out + from, dy + from, out, (struct factors){x + k, in, rows},
+                     n);
         for (size_t r = 0; r < rows; r++)
             add_one(bias + from, dy + r * out + from, 1, n);
     }

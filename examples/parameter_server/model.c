@@ -77,16 +77,17 @@ static void relu(float *values, size_t n)
         values[i] = values[i] > 0 ? values[i] : 0;
 }
 
-static void forward(const struct model *model, const float *parameters, const float *x, size_t rows,
+static void forward(const struct model *model, const float *parameters, const struct batch *batch,
                     struct activations *a)
 {
+    const size_t rows = batch->rows;
     struct dense first = first_layer(model);
 
     if (model->hidden == 0) {
-        dense_forward(first, parameters, x, rows, a->scores);
+        dense_forward(first, parameters, batch->x, rows, a->scores);
         return;
     }
-    dense_forward(first, parameters, x, rows, a->hidden);
+    dense_forward(first, parameters, batch->x, rows, a->hidden);
     relu(a->hidden, rows * model->hidden);
     dense_forward(last_layer(model), parameters + dense_parameters(first), a->hidden, rows,
                   a->scores);
@@ -111,41 +112,41 @@ static double softmax_loss(float *scores, size_t classes, uint8_t label)
     return loss + log((double)sum);
 }
 
-double model_gradient(const struct model *model, const float *parameters, const float *x,
-                      const uint8_t *labels, size_t rows, struct activations *a, float *gradient)
+double model_gradient(const struct model *model, const float *parameters, const struct batch *batch,
+                      struct activations *a, float *gradient)
 {
     struct dense first = first_layer(model), last = last_layer(model);
     size_t at = dense_parameters(first);
     double loss = 0;
 
-    forward(model, parameters, x, rows, a);
-    for (size_t r = 0; r < rows; r++)
-        loss += softmax_loss(a->scores + r * model->classes, model->classes, labels[r]);
+    forward(model, parameters, batch, a);
+    for (size_t r = 0; r < batch->rows; r++)
+        loss += softmax_loss(a->scores + r * model->classes, model->classes, batch->labels[r]);
     if (model->hidden == 0) {
-        dense_gradient(first, x, a->scores, rows, gradient);
+        dense_gradient(first, batch->x, a->scores, batch->rows, gradient);
         return loss;
     }
-    dense_gradient(last, a->hidden, a->scores, rows, gradient + at);
-    dense_backward(last, parameters + at, a->scores, rows, a->d_hidden);
-    for (size_t i = 0; i < rows * model->hidden; i++)
+    dense_gradient(last, a->hidden, a->scores, batch->rows, gradient + at);
+    dense_backward(last, parameters + at, a->scores, batch->rows, a->d_hidden);
+    for (size_t i = 0; i < batch->rows * model->hidden; i++)
         a->d_hidden[i] = a->hidden[i] > 0 ? a->d_hidden[i] : 0;
-    dense_gradient(first, x, a->d_hidden, rows, gradient);
+    dense_gradient(first, batch->x, a->d_hidden, batch->rows, gradient);
     return loss;
 }
 
-size_t model_correct(const struct model *model, const float *parameters, const float *x,
-                     const uint8_t *labels, size_t rows, struct activations *a)
+size_t model_correct(const struct model *model, const float *parameters, const struct batch *batch,
+                     struct activations *a)
 {
     size_t correct = 0;
 
-    forward(model, parameters, x, rows, a);
-    for (size_t r = 0; r < rows; r++) {
+    forward(model, parameters, batch, a);
+    for (size_t r = 0; r < batch->rows; r++) {
         const float *scores = a->scores + r * model->classes;
         size_t best = 0;
 
         for (size_t c = 1; c < model->classes; c++)
             best = scores[c] > scores[best] ? c : best;
-        correct += best == labels[r];
+        correct += best == batch->labels[r];
     }
     return correct;
 }

@@ -26,13 +26,19 @@ struct activations;
 struct activations *activations_new(const struct model *model, size_t rows);
 void activations_free(struct activations *activations);
 
+/* Examples beside each other: x[rows][inputs], labels[rows]. */
+struct batch {
+    const float *x;
+    const uint8_t *labels;
+    size_t rows;
+};
+
 /* gradient = the sum over the examples of d(loss)/d(parameters). Returns the sum of their losses. */
-double model_gradient(const struct model *model, const float *parameters, const float *x,
-                      const uint8_t *labels, size_t rows, struct activations *activations,
-                      float *gradient);
+double model_gradient(const struct model *model, const float *parameters, const struct batch *batch,
+                      struct activations *activations, float *gradient);
 
 /* How many of the examples are classified right. */
-size_t model_correct(const struct model *model, const float *parameters, const float *x,
-                     const uint8_t *labels, size_t rows, struct activations *activations);
+size_t model_correct(const struct model *model, const float *parameters, const struct batch *batch,
+                     struct activations *activations);
 
 #endif

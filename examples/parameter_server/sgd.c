@@ -11,12 +11,13 @@ struct range range_of(size_t whole, size_t part, size_t parts)
 }
 
 void sgd_step(const struct sgd *sgd, uint64_t step, const float *const *gradients, size_t ranks,
-              size_t count, float *velocity, float *weights)
+              const struct sgd_state *state)
 {
+    float *velocity = state->velocity, *weights = state->weights;
     float rate = sgd->rate * (1.0f - (float)step / (float)sgd->steps);
     float share = 1.0f / (float)sgd->batch;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < state->count; i++) {
         float sum = gradients[0][i];
 
         for (size_t r = 1; r < ranks; r++)

@@ -24,9 +24,15 @@ struct sgd {
     size_t batch;   /* examples of one step, of all workers together */
 };
 
-/* gradients[0..ranks) of `count` parameters, each the sum over a worker's examples, are added in that order; then velocity = momentum * velocity
+/* What a step changes: parameters that belong together. */
+struct sgd_state {
+    float *velocity, *weights;
+    size_t count;
+};
+
+/* gradients[0..ranks), each the sum over a worker's examples, are added in that order; then velocity = momentum * velocity
  * + mean gradient and weights -= rate * velocity. */
 void sgd_step(const struct sgd *sgd, uint64_t step, const float *const *gradients, size_t ranks,
-              size_t count, float *velocity, float *weights);
+              const struct sgd_state *state);
 
 #endif

@@ -286,8 +286,8 @@ static void end_step(struct shard *shard)
         shard->gradients[r] = shard->seats[r].gradient;
         loss += shard->seats[r].loss;
     }
-    sgd_step(&shard->sgd, shard->step, shard->gradients, workers, shard->count, shard->velocity,
-             shard->weights);
+    sgd_step(&shard->sgd, shard->step, shard->gradients, workers,
+             &(struct sgd_state){shard->velocity, shard->weights, shard->count});
     shard->step++;
     shard->pushed = 0;
     wait_for_the_others(shard);

@@ -125,6 +125,7 @@ double trainer_gradient(struct trainer *t, size_t rank)
 {
     uint64_t epoch = t->step / t->steps_per_epoch;
     size_t batch_first = t->step % t->steps_per_epoch * t->sgd.batch;
+    struct batch batch;
     struct range part = range_of(t->sgd.batch, rank, t->options->workers);
 
     if (t->order_epoch != epoch) {
@@ -133,8 +134,8 @@ double trainer_gradient(struct trainer *t, size_t rank)
     }
     examples_gather(&t->dataset.train, t->order + batch_first + part.first, part.count, t->x,
                     t->labels);
-    return model_gradient(&t->model, t->weights, t->x, t->labels, part.count, t->activations,
-                          t->gradient);
+    batch = (struct batch){t->x, t->labels, part.count};
+    return model_gradient(&t->model, t->weights, &batch, t->activations, t->gradient);
 }
 
 bool trainer_stepped(struct trainer *t, double loss)
@@ -160,10 +161,12 @@ double trainer_accuracy(struct trainer *t)
         t->order[i] = (uint32_t)i;
     t->order_epoch = UINT64_MAX; /* the order was overwritten */
     for (size_t at = 0; at < count; at += JUDGED_AT_ONCE) {
+        struct batch batch;
         size_t rows = count - at < JUDGED_AT_ONCE ? count - at : JUDGED_AT_ONCE;
 
         examples_gather(&t->dataset.test, t->order + at, rows, t->x, t->labels);
-        correct += model_correct(&t->model, t->weights, t->x, t->labels, rows, t->activations);
+        batch = (struct batch){t->x, t->labels, rows};
+        correct += model_correct(&t->model, t->weights, &batch, t->activations);
     }
     return (double)correct / (double)count;
 }

@@ -22,6 +22,7 @@ struct bench {
     float *weights, *gradient;
     float x[ROWS * INPUTS];
     uint8_t labels[ROWS];
+    struct batch batch; /* of these */
     struct activations *activations;
 };
 
@@ -37,6 +38,7 @@ static void bench_begin(struct bench *b, size_t hidden)
         b->weights[i] = model_initial(&b->model, 3, i) + 0.01f * (float)(i % 7);
     for (size_t i = 0; i < ROWS * INPUTS; i++)
         b->x[i] = (float)(i * 37 % 101) / 100.0f;
+    b->batch = (struct batch){b->x, b->labels, ROWS};
     for (size_t r = 0; r < ROWS; r++)
         b->labels[r] = (uint8_t)(r % CLASSES);
 }
@@ -56,7 +58,7 @@ static double loss_with(struct bench *b, size_t index, float value)
 
     cr_assert_not_null(scratch);
     b->weights[index] = value;
-    loss = model_gradient(&b->model, b->weights, b->x, b->labels, ROWS, b->activations, scratch);
+    loss = model_gradient(&b->model, b->weights, &b->batch, b->activations, scratch);
     b->weights[index] = kept;
     free(scratch);
     return loss;
@@ -68,7 +70,7 @@ static void check_gradient(size_t hidden)
     struct bench b;
 
     bench_begin(&b, hidden);
-    (void)model_gradient(&b.model, b.weights, b.x, b.labels, ROWS, b.activations, b.gradient);
+    (void)model_gradient(&b.model, b.weights, &b.batch, b.activations, b.gradient);
     for (size_t i = 0; i < b.parameters; i++) {
         float up = b.weights[i] + step, down = b.weights[i] - step;
         double slope =
@@ -98,7 +100,7 @@ Test(parameter_server_model, loss_of_equal_scores_is_the_logarithm_of_the_classe
 
     bench_begin(&b, 6);
     memset(b.weights, 0, b.parameters * sizeof(float));
-    loss = model_gradient(&b.model, b.weights, b.x, b.labels, ROWS, b.activations, b.gradient);
+    loss = model_gradient(&b.model, b.weights, &b.batch, b.activations, b.gradient);
     cr_assert_float_eq(loss / ROWS, log(CLASSES), 1e-6);
     bench_end(&b);
 }
@@ -111,7 +113,7 @@ Test(parameter_server_model, huge_scores_do_not_overflow)
     bench_begin(&b, 0);
     for (size_t i = 0; i < b.parameters; i++)
         b.weights[i] *= 1e4f;
-    loss = model_gradient(&b.model, b.weights, b.x, b.labels, ROWS, b.activations, b.gradient);
+    loss = model_gradient(&b.model, b.weights, &b.batch, b.activations, b.gradient);
     cr_assert(isfinite(loss) && loss > 0);
     for (size_t i = 0; i < b.parameters; i++)
         cr_assert(isfinite(b.gradient[i]));
@@ -190,12 +192,13 @@ Test(parameter_server_sgd, a_step_adds_in_rank_order_and_slows_down_to_the_end)
     const float a[2] = {1e8f, 2}, b[2] = {1, 2}, c[2] = {-1e8f, 4};
     const float *gradients[3] = {a, b, c};
     float velocity[2] = {0, 2}, weights[2] = {10, 10};
+    const struct sgd_state state = {velocity, weights, 2};
 
-    sgd_step(&sgd, 0, gradients, 3, 2, velocity, weights);
+    sgd_step(&sgd, 0, gradients, 3, &state);
     cr_assert(weights[0] == 10.0f && velocity[0] == 0.0f);
     cr_assert_float_eq(velocity[1], 0.5 * 2 + 8.0 / 2, 1e-6);
     cr_assert_float_eq(weights[1], 10 - 0.5 * 5, 1e-6);
-    sgd_step(&sgd, 3, gradients, 3, 2, velocity, weights);
+    sgd_step(&sgd, 3, gradients, 3, &state);
     cr_assert_float_eq(weights[1], 7.5 - 0.5 * 0.25 * 6.5, 1e-5);
 }
 
@@ -208,14 +211,15 @@ Test(parameter_server_sgd, shards_give_the_bits_of_the_whole)
     for (size_t i = 0; i < 37; i++)
         for (size_t r = 0; r < 2; r++)
             gradients[r][i] = (float)(i * 13 % 17) / (float)(r + 3);
-    sgd_step(&sgd, 2, (const float *[]){gradients[0], gradients[1]}, 2, 37, velocity[0],
-             weights[0]);
+    sgd_step(&sgd, 2, (const float *[]){gradients[0], gradients[1]}, 2,
+             &(struct sgd_state){velocity[0], weights[0], 37});
     for (size_t part = 0; part < 3; part++) {
         struct range range = range_of(37, part, 3);
         const float *parts[2] = {gradients[0] + range.first, gradients[1] + range.first};
 
-        sgd_step(&sgd, 2, parts, 2, range.count, velocity[1] + range.first,
-                 weights[1] + range.first);
+        sgd_step(&sgd, 2, parts, 2,
+                 &(struct sgd_state){velocity[1] + range.first, weights[1] + range.first,
+                                     range.count});
     }
     cr_assert_eq(memcmp(weights[0], weights[1], sizeof(weights[0])), 0);
     cr_assert_neq(weights[0][5], 0.0f);

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # house.install: what is installed is enough for a project of somebody else. Installs into a scratch folder, builds README's tour
 # from there with find_package and with pkg-config, and runs it.
-# Usage: install_test.sh <build folder> <C compiler> <C flags> <scratch folder>
+# Usage: install_test.sh <build folder> <C compiler> <C flags>
 set -euo pipefail
-build=$1 cc=$2 flags=$3 work=$4
+build=$1 cc=$2 flags=$3
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 tour=$source_dir/tests/house/tour
 passed=0
@@ -20,8 +20,9 @@ step() { # <what> <command…>
     passed=$((passed + 1))
 }
 
-rm -rf "$work"
-mkdir -p "$work"
+work=$(mktemp -d)
+server=""
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
 step "install" cmake --install "$build" --prefix "$work/prefix"
 step "configure with find_package" cmake -S "$tour" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS="$flags"
@@ -41,7 +42,6 @@ cd "$work/build"
 step "certificates" "$source_dir/tools/make-certs.sh" certs
 ./server &
 server=$!
-trap 'kill "$server" 2>/dev/null || true' EXIT
 for _ in $(seq 200); do
     [ ! -S tour.sock ] || break
     kill -0 "$server" || exit 1

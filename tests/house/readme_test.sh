@@ -26,7 +26,7 @@ while IFS= read -r path; do
         failed=$((failed + 1))
         echo "FAILED: a document names $path, which does not exist"
     fi
-done < <(grep -ohE '\b(tools|docs|examples|tests|cmake|bench|idl)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' README.md CONTRIBUTING.md docs/ARCHITECTURE.md \
+done < <(grep -ohP '(?<![/\w])(tools|docs|examples|tests|cmake|bench|idl)/[\w./-]*\w(?![<…\w])' README.md CONTRIBUTING.md docs/ARCHITECTURE.md \
     docs/DEBUGGING.md | sort -u)
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -26,8 +26,9 @@ TestSuite(codec, .init = open_arena, .fini = close_arena);
 
 static struct sl_packed pack(const void *message, const char *method)
 {
-    const struct sl_pack_options options = {
-        .method = method, .timeout_ns = method ? 5000 : 0, .max_message_bytes = 1 << 20};
+    const struct sl_pack_options options = {.method = method,
+                                            .timeout_ns = method ? 5000 : 0,
+                                            .max_message_bytes = 1 << 20};
     struct sl_packed packed;
 
     cr_assert_eq(sl_codec_pack(arena, message, &options, &packed), SEALANE_OK, "%s",
@@ -58,13 +59,13 @@ Test(codec, writes_the_bytes_that_codec_h_shows)
     static const uint8_t expected[] = {
         41,   0,    0,    0,                       /* head bytes */
         14,   0,    0,    0,                       /* message bytes */
-        0x88, 0x13, 0,    0,   0,   0,   0, 0,     /* 5000 ns */
+        0x88, 0x13, 0,    0,   0,    0,   0, 0,    /* 5000 ns */
         4,    0,    1,    0,                       /* path bytes, parts */
         '/',  'a',  '/',  'b',                     /* path */
-        6,    0,    0,    0,   0,   0,   0, 0, 1,  /* a part of 6 bytes, 1 step */
-        3,    0,    0,    0,   0,   0,   0, 0,     /* field 3, index 0 */
-        0x0a, 4,    'n',  'a', 'm', 'e',           /* name */
-        0x1a, 6,    0x08, 11,  0x12, 2,  2, 3};    /* plain: dtype, shape, no data */
+        6,    0,    0,    0,   0,    0,   0, 0, 1, /* a part of 6 bytes, 1 step */
+        3,    0,    0,    0,   0,    0,   0, 0,    /* field 3, index 0 */
+        0x0a, 4,    'n',  'a', 'm',  'e',          /* name */
+        0x1a, 6,    0x08, 11,  0x12, 2,   2, 3};   /* plain: dtype, shape, no data */
     struct sl_packed packed = pack(sample(), "/a/b");
 
     cr_assert_eq(packed.count, sizeof(expected), "%zu bytes", packed.count);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 static struct world world;
-static struct outcome outcome;
 static int handled, ended;
 
 static void count_end(void *user)
@@ -32,7 +31,7 @@ static void serve_plain(struct sealane_call *call, const Cases__V1__Tree *reques
     (void)user;
     handled++;
     if (request->value < 0)
-        sealane_call_fail(call, (enum sealane_status)-request->value, "said %d", request->value);
+        sealane_call_fail(call, (enum sealane_status) - request->value, "said %d", request->value);
     else
         cr_assert_eq(cases_v1_cases_plain__reply(call, request), SEALANE_OK);
 }
@@ -51,7 +50,6 @@ static void open_joined(const struct sealane_channel_options *channel,
 static void close_joined(void)
 {
     world_close(&world);
-    cr_assert_eq(handled >= ended, true);
 }
 
 /* ---- a message with tensors everywhere ---- */
@@ -184,16 +182,11 @@ Test(exchange, carries_messages_of_several_fragments_with_tensors)
     for (size_t blob = 7000; blob < 9000; blob += 97)
         exchange(100, blob);
     exchange(200000, 3 << 20);
-    fake_settings(world.node)->fragment_bytes = 8; /* of lanes to come */
     close_joined();
 }
 
 Test(exchange, carries_messages_in_the_smallest_fragments)
 {
-    world = world_open(NULL, NULL);
-    fake_settings(world.node)->fragment_bytes = 8;
-    fake_settings(world.node)->chunk_bytes = 7;
-    world_close(&world);
     open_joined(NULL, NULL);
     fake_settings(world.node)->fragment_bytes = 8;
     fake_settings(world.node)->chunk_bytes = 7;
@@ -214,8 +207,8 @@ Test(exchange, carries_many_calls_at_once)
     for (int i = 0; i < CALLS; i++) {
         request.value = i;
         outcomes[i].keep = true;
-        cr_assert_eq(
-            world_try(world.channel, plain, &request.base, 1000, &outcomes[i], NULL), SEALANE_OK);
+        cr_assert_eq(world_try(world.channel, plain, &request.base, 1000, &outcomes[i], NULL),
+                     SEALANE_OK);
     }
     request.value = 99999; /* packed already */
     fake_settle(world.node);
@@ -274,12 +267,14 @@ static void serve_old(struct sealane_call *call, const ProtobufCMessage *request
                       sealane_function *function, void *user)
 {
     const Cases__V1__Older *old = (const Cases__V1__Older *)(const void *)request;
+    Cases__V1__Older reply =
+        CASES__V1__OLDER__INIT; /* not the request: that still has shapes, as unknown fields */
 
     (void)function;
     (void)user;
     handled++;
     cr_assert_str_eq(old->name, "everything");
-    cr_assert_eq(sealane_call_reply(call, request), SEALANE_OK);
+    cr_assert_eq(sealane_call_reply(call, &reply.base), SEALANE_OK);
 }
 
 static void nothing(void)

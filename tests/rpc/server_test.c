@@ -92,9 +92,9 @@ Test(server, needs_a_node_and_credentials)
     struct sealane_server *server = NULL;
 
     cr_assert_eq(sealane_server_new(world.node, NULL, &server), SEALANE_INVALID_ARGUMENT);
-    cr_assert_eq(
-        sealane_server_new(world.node, &(struct sealane_server_options){.max_calls = 1}, &server),
-        SEALANE_INVALID_ARGUMENT);
+    cr_assert_eq(sealane_server_new(world.node, &(struct sealane_server_options){.max_calls = 1},
+                                    &server),
+                 SEALANE_INVALID_ARGUMENT);
     cr_assert_null(server);
 }
 
@@ -414,7 +414,7 @@ static void give_saying(uint64_t call, unsigned count, const struct said_part *p
 Test(server, refuses_parts_that_do_not_fit_the_message)
 {
     Sealane__Tensor tensor = TENSOR(U8, shape, data, 100);
-    struct said_part parts[3];
+    struct said_part parts[3] = {{.bytes = 0}};
 
     request.plain = &tensor;
     request.name = "name";

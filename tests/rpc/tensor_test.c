@@ -97,8 +97,9 @@ Test(tensor, multiplies_shape_and_dtype)
 
 Test(tensor, has_no_bytes_when_a_dimension_is_0_wherever_it_stands)
 {
-    uint64_t shape[3][3] = {
-        {0, UINT64_MAX, UINT64_MAX}, {UINT64_MAX, 0, UINT64_MAX}, {UINT64_MAX, UINT64_MAX, 0}};
+    uint64_t shape[3][3] = {{0, UINT64_MAX, UINT64_MAX},
+                            {UINT64_MAX, 0, UINT64_MAX},
+                            {UINT64_MAX, UINT64_MAX, 0}};
 
     for (int i = 0; i < 3; i++) {
         enum sealane_status status;
@@ -395,11 +396,10 @@ static enum sealane_status find(void *message, Sealane__Tensor **tensor_p, unsig
     return sl_tensor_at(message, &path, tensor_p);
 }
 
-#define STEPS(...)                                                         \
-    sizeof((struct sl_step[]){__VA_ARGS__}) / sizeof(struct sl_step), \
-        (const struct sl_step[])                                           \
-    {                                                                      \
-        __VA_ARGS__                                                        \
+#define STEPS(...)                                                                             \
+    sizeof((struct sl_step[]){__VA_ARGS__}) / sizeof(struct sl_step), (const struct sl_step[]) \
+    {                                                                                          \
+        __VA_ARGS__                                                                            \
     }
 
 Test(tensor, is_found_by_its_path)

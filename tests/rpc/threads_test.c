@@ -104,8 +104,7 @@ static void *start_and_cancel(void *argument)
     const char *wrong = NULL;
 
     for (int i = 0; i < CALLS; i++) {
-        const struct sealane_completion completion = {.deliver = count_delivery,
-                                                      .user = argument};
+        const struct sealane_completion completion = {.deliver = count_delivery, .user = argument};
         struct sealane_call *call;
 
         if (sealane_unary_start(world.channel, &cases_v1_cases__service.methods[1], &request.base,
@@ -179,9 +178,8 @@ Test(threads, answer_calls_from_outside_the_node)
 
     cr_assert_eq(sealane_server_add(world.server, &service, &handler, NULL), SEALANE_OK);
     for (int i = 0; i < 50; i++) {
-        cr_assert_eq(
-            sealane_unary_call(world.channel, &method, &request.base, NULL, &reply, &call),
-            SEALANE_OK, "%s", sealane_last_error()->message);
+        cr_assert_eq(sealane_unary_call(world.channel, &method, &request.base, NULL, &reply, &call),
+                     SEALANE_OK, "%s", sealane_last_error()->message);
         cr_assert_eq(pthread_join(answering, NULL), 0);
         cr_assert_eq(((const Cases__V1__Everything *)(const void *)reply)->step, 42);
         sealane_call_free(call);

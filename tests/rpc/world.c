@@ -99,8 +99,9 @@ struct packed_message *message_new(const char *path, uint64_t timeout_ns,
 {
     struct packed_message *made =
         aligned_alloc(64, (sizeof(*made) + 63) / 64 * 64); /* the arena's alignment */
-    const struct sl_pack_options options = {
-        .method = path, .timeout_ns = timeout_ns, .max_message_bytes = UINT32_MAX};
+    const struct sl_pack_options options = {.method = path,
+                                            .timeout_ns = timeout_ns,
+                                            .max_message_bytes = UINT32_MAX};
 
     sl_call_arena_init(&made->arena, SIZE_MAX);
     cr_assert_eq(sl_codec_pack(&made->arena, message, &options, &made->packed), SEALANE_OK, "%s",

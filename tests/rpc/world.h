@@ -62,11 +62,11 @@ void message_free(struct packed_message *message);
 enum sealane_status message_give(struct sl_lane *lane, uint64_t call, uint8_t flags,
                                  struct packed_message *message);
 
-#define TENSOR(dtype_, shape_, data_, bytes_)                                        \
+#define TENSOR(dtype_, shape_, data_, bytes_)                                         \
     ((Sealane__Tensor){.base = PROTOBUF_C_MESSAGE_INIT(&sealane__tensor__descriptor), \
-                       .dtype = SEALANE__DTYPE__DTYPE_##dtype_,                      \
-                       .n_shape = sizeof(shape_) / sizeof((shape_)[0]),              \
-                       .shape = (shape_),                                            \
+                       .dtype = SEALANE__DTYPE__DTYPE_##dtype_,                       \
+                       .n_shape = sizeof(shape_) / sizeof((shape_)[0]),               \
+                       .shape = (shape_),                                             \
                        .data = {(bytes_), (uint8_t *)(data_)}})
 
 #endif

@@ -9,10 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-    ACTS_MAX = 65536
-};
-
 /* A control record on its way to the peer. */
 struct item {
     struct item *next;
@@ -53,7 +49,7 @@ struct sealane_node {
     struct sl_lane *lanes;
     struct sl_listener *listener;
     struct fake_act *acts;
-    size_t act_count;
+    size_t act_count, act_room;
 };
 
 static void broken(const char *what)
@@ -67,8 +63,10 @@ static struct fake_act *did(struct sealane_node *node, enum fake_act_kind kind,
 {
     struct fake_act *act;
 
-    if (node->act_count == ACTS_MAX)
-        broken("too many acts");
+    if (node->act_count == node->act_room) {
+        node->act_room = node->act_room ? node->act_room * 2 : 16;
+        node->acts = realloc(node->acts, node->act_room * sizeof(*node->acts));
+    }
     act = &node->acts[node->act_count++];
     *act = (struct fake_act){.kind = kind, .lane = lane, .call = call};
     return act;
@@ -91,7 +89,6 @@ struct sealane_node *fake_node_new(bool polled)
                                             .fragment_bytes = 8000,
                                             .chunk_bytes = 65536};
     node->posts_end = &node->posts;
-    node->acts = calloc(ACTS_MAX, sizeof(*node->acts));
     return node;
 }
 

@@ -69,7 +69,7 @@ SEALANE_RESULT fake_filled(struct sl_lane *lane, uint64_t call, uint32_t part, u
                            size_t count);
 void fake_closed(struct sl_lane *lane, enum sealane_status status, const char *why);
 
-/* What rpc did, since the node was made: how often, and the newest (NULL: never). */
+/* What rpc did, since the node was made: how often, and the newest; valid until the next (NULL: never). */
 unsigned fake_did(const struct sealane_node *node, enum fake_act_kind kind);
 const struct fake_act *fake_newest(const struct sealane_node *node, enum fake_act_kind kind);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* second_opinion.h - the AEAD that is linked and OpenSSL's beside it, in one shape, so that each vector is judged by both. */
+/* second_opinion.h - the AEAD that is linked, OpenSSL's and the bench library's copy beside it, in one shape. */
 #ifndef SECOND_OPINION_H
 #define SECOND_OPINION_H
 
@@ -16,8 +16,9 @@ struct seal_backend {
                  const uint8_t tag[SL_TAG_BYTES]);
 };
 
-/* Keys of one must not be given to the other. */
-extern const struct seal_backend second_opinion;
+/* Keys of one must not be given to another. */
+extern const struct seal_backend second_opinion; /* second_opinion.c: libcrypto */
+extern const struct seal_backend unsealed;       /* unsealed.c: no AEAD at all */
 
 static const struct seal_backend linked_seal = {
     .name = "the linked AEAD",

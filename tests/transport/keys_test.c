@@ -16,7 +16,8 @@ enum {
     SHIFT = 3, /* eight seqs per epoch */
     EPOCHS = 3000,
     MESSAGE_BYTES = 40,
-    STACK_BYTES = 512 << 10
+    STACK_BYTES = 512 << 10,
+    BALLAST_BYTES = 64 << 10
 };
 
 /* 00 01 02 ... 2f */
@@ -334,22 +335,32 @@ static struct sl_keys threads_table;
 static struct derived threads_secrets[5];
 static enum sealane_status threads_status;
 
-static void *runs_the_key_schedule(void *unused)
+static void runs_the_key_schedule(void)
 {
     threads_status = sl_keys_init(&threads_table, exporter(), SL_CLIENT_TO_SERVER, 0,
                                   SL_AEAD_AES_256_GCM, SHIFT);
     if (threads_status == SEALANE_OK)
         threads_status = sl_keys_done_below(&threads_table, 2 << SHIFT);
-    return unused;
 }
 
-static void *leaves_a_key(void *unused)
+static void leaves_a_key(void)
 {
     volatile uint8_t copy[sizeof(struct derived)];
 
     for (size_t i = 0; i < sizeof(copy); i++)
         copy[i] = ((const uint8_t *)&threads_secrets[3])[i];
-    return copy[0] == 0xFF ? NULL : unused;
+}
+
+static void (*volatile threads_work)(void);
+
+/* Works below a ballast, so that the thread's own end does not write over what the work left. */
+static void *works_deep(void *unused)
+{
+    volatile uint8_t ballast[BALLAST_BYTES];
+
+    ballast[0] = 1;
+    threads_work();
+    return ballast[0] == 1 ? unused : NULL; /* it is needed to the end */
 }
 
 /* Plain, or as HMAC keeps a key. */
@@ -368,7 +379,7 @@ static unsigned traces(const uint8_t *stack, const uint8_t *secret, size_t bytes
 }
 
 /* How many traces of epochs 0-4 are on the stack that a thread has left. */
-static unsigned left_behind(void *(*work)(void *))
+static unsigned left_behind(void (*work)(void))
 {
     uint8_t *stack =
         mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -378,10 +389,11 @@ static unsigned left_behind(void *(*work)(void *))
 
     for (unsigned epoch = 0; epoch < 5; epoch++)
         threads_secrets[epoch] = derive(SL_AEAD_AES_256_GCM, epoch);
+    threads_work = work;
     cr_assert_neq(stack, MAP_FAILED);
     cr_assert_eq(pthread_attr_init(&attributes), 0);
     cr_assert_eq(pthread_attr_setstack(&attributes, stack, STACK_BYTES), 0);
-    cr_assert_eq(pthread_create(&thread, &attributes, work, NULL), 0);
+    cr_assert_eq(pthread_create(&thread, &attributes, works_deep, NULL), 0);
     cr_assert_eq(pthread_join(thread, NULL), 0);
     for (unsigned epoch = 0; epoch < 5; epoch++) {
         const struct derived *secrets = &threads_secrets[epoch];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calls_race.c - client threads that call, start, cancel and let deadlines pass on one channel, a server that answers from its node's
- * thread and from others. Runs SEALANE_SOAK_SECONDS (2); usage: race.calls <folder of make-certs.sh> */
+/* soak_race.c - client threads that call, start, cancel from outside and let deadlines pass on one channel, a server that answers from its
+ * node's thread and from others, for SEALANE_SOAK_SECONDS (2). call_race.c ends channels and servers under them instead.
+ * usage: race.soak <folder of make-certs.sh> */
 #include "echo.sealane.h"
 
 #include <pthread.h>
@@ -241,7 +242,7 @@ int main(int count, char **arguments)
     char address[64];
     unsigned calls = 0;
 
-    (void)snprintf(address, sizeof(address), "unix-abstract:sealane-race-%d", (int)getpid());
+    (void)snprintf(address, sizeof(address), "unix-abstract:sealane-soak-%d", (int)getpid());
     server_options.credentials = identity(count > 1 ? arguments[1] : ".", "server");
     channel_options.credentials = identity(count > 1 ? arguments[1] : ".", "client");
     if (!server_options.credentials || !channel_options.credentials ||
