@@ -6,15 +6,11 @@
 #include "transport/log.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     PORTS_MAX = 4,
@@ -48,9 +44,7 @@ struct sealane_node {
     _Atomic(pthread_t) here;
     bool inside;
 
-    _Atomic(struct sl_post *) inbox; /* newest first */
-    _Atomic bool sleeping;
-    int wake_fd;
+    struct sl_inbox inbox;
 
     atomic_bool stop;
     pthread_t thread;
@@ -105,49 +99,9 @@ struct sl_helper *sl_node_helper(struct sealane_node *node)
     return &node->helper;
 }
 
-/* ---- inbox ---- */
-
-static void wake(struct sealane_node *node)
-{
-    uint64_t one = 1;
-
-    /* Pairs with the fence in node_sleep: either it sees the post, or this sees it sleeping. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&node->sleeping, memory_order_relaxed) &&
-        write(node->wake_fd, &one, sizeof(one)) != (ssize_t)sizeof(one) && errno != EAGAIN)
-        SL_LOG(SL_LOG_ERROR, "cannot wake a node: errno %d", errno);
-}
-
 void sl_node_post(struct sealane_node *node, struct sl_post *post)
 {
-    struct sl_post *head = atomic_load_explicit(&node->inbox, memory_order_relaxed);
-
-    do {
-        post->next = head;
-    } while (!atomic_compare_exchange_weak_explicit(&node->inbox, &head, post, memory_order_release,
-                                                    memory_order_relaxed));
-    wake(node);
-}
-
-static bool inbox_run(struct sealane_node *node)
-{
-    struct sl_post *newest, *oldest = NULL;
-
-    if (!atomic_load_explicit(&node->inbox, memory_order_relaxed))
-        return false;
-    newest = atomic_exchange_explicit(&node->inbox, NULL, memory_order_acquire);
-    while (newest) { /* turned round: run in order of posting */
-        struct sl_post *next = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    while (oldest) {
-        struct sl_post *next = oldest->next;
-        oldest->run(oldest);
-        oldest = next;
-    }
-    return true;
+    sl_inbox_post(&node->inbox, post);
 }
 
 /* ---- timers ---- */
@@ -437,7 +391,7 @@ void sl_node_unlisten(struct sl_listener *listener)
     /* A lane that the helper thread or memory jobs still work on is waited for: milliseconds. */
     while (listener_lanes_finish(node, listener)) {
         (void)nanosleep(&moment, NULL);
-        (void)inbox_run(node);
+        (void)sl_inbox_run(&node->inbox);
         (void)sl_memory_ops(node->memory)->poll(node->memory);
     }
     while (*at != listener)
@@ -479,7 +433,7 @@ static bool node_turn(struct sealane_node *node)
 
     node->now_ns = clock_ns();
     node->inside = true;
-    busy = inbox_run(node);
+    busy = sl_inbox_run(&node->inbox);
     busy |= ports_poll(node);
     busy |= sl_memory_ops(node->memory)->poll(node->memory) > 0;
     busy |= lanes_turn(node);
@@ -529,22 +483,17 @@ static void node_sleep(struct sealane_node *node, int timeout_ms)
 {
     struct pollfd fds[SLEEP_FDS];
     struct timespec time;
-    uint64_t drained;
     int count;
 
-    atomic_store_explicit(&node->sleeping, true, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
+    sl_inbox_sleep_begin(&node->inbox);
     count = ports_arm(node, fds + 1, SLEEP_FDS - 1);
-    if (count >= 0 && !node->ready_first &&
-        !atomic_load_explicit(&node->inbox, memory_order_relaxed)) {
-        fds[0] = (struct pollfd){.fd = node->wake_fd, .events = POLLIN};
+    if (count >= 0 && !node->ready_first && sl_inbox_is_empty(&node->inbox)) {
+        fds[0] = (struct pollfd){.fd = node->inbox.fd, .events = POLLIN};
         time = sleep_time(node, count == SLEEP_FDS - 1 && timeout_ms != 0 ? 1 : timeout_ms);
         if (ppoll(fds, (nfds_t)count + 1, &time, NULL) < 0 && errno != EINTR)
             SL_LOG(SL_LOG_ERROR, "poll failed: errno %d", errno);
     }
-    atomic_store_explicit(&node->sleeping, false, memory_order_relaxed);
-    if (read(node->wake_fd, &drained, sizeof(drained)) < 0 && errno != EAGAIN && errno != EINTR)
-        SL_LOG(SL_LOG_ERROR, "cannot read a node's eventfd: errno %d", errno);
+    sl_inbox_sleep_end(&node->inbox);
 }
 
 SEALANE_RESULT sealane_node_poll(struct sealane_node *node, int timeout_ms)
@@ -570,7 +519,7 @@ static void node_end(struct sealane_node *node)
     const struct timespec moment = {.tv_nsec = 100000};
 
     node->inside = true; /* handlers that run now must not block on this node */
-    (void)inbox_run(node);
+    (void)sl_inbox_run(&node->inbox);
     while (node->children) {
         struct sl_child *child = node->children;
 
@@ -587,7 +536,7 @@ static void node_end(struct sealane_node *node)
         if (node->lanes)
             (void)nanosleep(&moment, NULL);
     }
-    while (inbox_run(node)) {
+    while (sl_inbox_run(&node->inbox)) {
     }
     node->inside = false;
 }
@@ -621,8 +570,7 @@ static void node_release(struct sealane_node *node)
     }
     if (node->memory)
         sl_memory_ops(node->memory)->close(node->memory);
-    if (node->wake_fd >= 0)
-        (void)close(node->wake_fd);
+    sl_inbox_clear(&node->inbox);
     sl_timers_clear(&node->timers);
     free(node->scratch);
     free(node);
@@ -638,11 +586,10 @@ static SEALANE_RESULT node_fill(struct sealane_node *node, const struct sl_node_
     if (links > PORTS_MAX)
         return SL_FAIL(SEALANE_INVALID_ARGUMENT, "%zu links, expected at most %d", links,
                        PORTS_MAX);
-    node->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    SL_TRY(sl_inbox_init(&node->inbox));
     node->scratch = aligned_alloc(64, SL_SCRATCH_BYTES);
-    if (node->wake_fd < 0 || !node->scratch)
-        return SL_FAIL_CAUSE(SEALANE_RESOURCE_EXHAUSTED, errno,
-                             "no descriptor or memory for a node: errno %d", errno);
+    if (!node->scratch)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a node");
     if (setup && setup->memory)
         node->memory = setup->memory;
     else
@@ -662,7 +609,7 @@ SEALANE_RESULT sl_node_new(const struct sealane_node_options *options,
         node->options = *options;
     if (node->options.spin_us == 0)
         node->options.spin_us = SPIN_US_DEFAULT;
-    node->wake_fd = -1;
+    node->inbox.fd = -1;
     node->now_ns = clock_ns();
     sl_helper_init(&node->helper, sl_handshake_thread_end);
     if (node->options.polled) /* else its own thread says so, and until then nobody is here */
@@ -702,7 +649,7 @@ void sealane_node_free(struct sealane_node *node)
         node_end(node);
     } else {
         atomic_store_explicit(&node->stop, true, memory_order_release);
-        wake(node);
+        sl_inbox_wake(&node->inbox);
         (void)pthread_join(node->thread, NULL);
     }
     node_release(node);

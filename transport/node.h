@@ -7,6 +7,7 @@
 #ifndef SL_NODE_H
 #define SL_NODE_H
 
+#include "transport/inbox.h"
 #include "transport/lane.h"
 #include "transport/timer.h"
 
@@ -34,12 +35,6 @@ bool sl_node_is_inside(const struct sealane_node *node);
 bool sl_node_is_polled(const struct sealane_node *node);
 
 /* ---- inbox: the only way in from other threads ---- */
-
-/* Embedded in whatever is to be done; must stay valid until run. */
-struct sl_post {
-    struct sl_post *next;
-    void (*run)(struct sl_post *post);
-};
 
 /* Has `run` called on the node's thread in a coming turn, in order of posting. Any thread, the node's own included. */
 void sl_node_post(struct sealane_node *node, struct sl_post *post);

@@ -64,7 +64,8 @@ struct sl_aead_io {
     size_t bytes;
 };
 
-/* Encrypts in to out and writes the tag. Cannot fail. */
+/* Encrypts in to out and writes the tag. Cannot fail. `out` must be private memory: what is read back from it is what the tag
+ * speaks for. */
 void sl_aead_seal(struct sl_aead_key *key, const struct sl_aead_io *io, uint8_t tag[SL_TAG_BYTES]);
 
 /* Verifies and decrypts in to out. False: the tag did not match and out was wiped to zero. The tag is

@@ -164,7 +164,7 @@ static void gone_expect(struct raw *raw, int fds_before)
 
 /* ---- what a peer sends ---- */
 
-Test(link_local_hostile, takes_no_descriptor_from_a_stranger)
+Test(link_local_hostile, invariant_2_takes_no_descriptor_from_a_stranger)
 {
     static const char *const packets[] = {"P\0", "R\0", "R\1"};
 
