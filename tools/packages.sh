@@ -26,7 +26,7 @@ else
     packages+=(libssl-dev)
 fi
 if [ "$1" = test ]; then
-    packages+=(g++ libcriterion-dev libjansson-dev libssl-dev ninja-build clang-14 clang-format-14)
+    packages+=(g++ libcriterion-dev libjansson-dev libssl-dev ninja-build clang-14 libclang-rt-14-dev clang-format-14)
 fi
 
 missing() { # prints those that are not installed

@@ -11,10 +11,11 @@
 /* Not a failure and never public: nothing happened, poll and try again. Leaves no trace in the error. */
 #define SL_AGAIN ((enum sealane_status)64)
 
-/* Records the failure at the place that decides it, and evaluates to `status`. */
-#define SL_FAIL(status, ...) sl_fail((status), 0, __FILE__, __LINE__, __VA_ARGS__)
+/* Records the failure at the place that decides it, and evaluates to `status`: said in the macro, so that static analysis
+ * sees it too. */
+#define SL_FAIL(status, ...) SL_FAIL_CAUSE(status, 0, __VA_ARGS__)
 #define SL_FAIL_CAUSE(status, cause, ...) \
-    sl_fail((status), (cause), __FILE__, __LINE__, __VA_ARGS__)
+    (sl_fail((status), (cause), __FILE__, __LINE__, __VA_ARGS__), (enum sealane_status)(status))
 
 /* Passes a callee's failure on, untouched. Only in functions that hold nothing to release. */
 #define SL_TRY(expr)                             \
