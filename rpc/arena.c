@@ -26,6 +26,7 @@ enum {
 
 struct sl_block {
     struct sl_block *next;
+    size_t size;
     _Alignas(LINE) uint8_t bytes[];
 };
 
@@ -47,11 +48,9 @@ static void release(void *user, void *at)
     (void)at;
 }
 
-void sl_call_arena_init(struct sl_call_arena *arena, size_t peer_limit)
+static void begin(struct sl_call_arena *arena)
 {
-    arena->allocator =
-        (ProtobufCAllocator){.alloc = allocate, .free = release, .allocator_data = arena};
-    arena->peer_left = peer_limit;
+    arena->peer_left = arena->peer_limit;
     arena->peer_refused = false;
     arena->blocks = NULL;
     arena->at = arena->first;
@@ -60,13 +59,53 @@ void sl_call_arena_init(struct sl_call_arena *arena, size_t peer_limit)
     HIDE(arena->first, sizeof(arena->first));
 }
 
+void sl_call_arena_init(struct sl_call_arena *arena, size_t peer_limit)
+{
+    arena->allocator =
+        (ProtobufCAllocator){.alloc = allocate, .free = release, .allocator_data = arena};
+    arena->peer_limit = peer_limit;
+    arena->spares = NULL;
+    begin(arena);
+}
+
+static void blocks_free(struct sl_block *block)
+{
+    while (block) {
+        struct sl_block *next = block->next;
+        free(block);
+        block = next;
+    }
+}
+
+/* Freed and allocated again, blocks of this size would go back to the system and come with fresh pages each time. */
+void sl_call_arena_renew(struct sl_call_arena *arena)
+{
+    struct sl_block *block = arena->blocks, *next, *old = arena->spares;
+    size_t kept = 0;
+
+    arena->spares = NULL;
+    for (; block || old; block = next) {
+        if (!block) { /* those that were not needed this time come last */
+            block = old;
+            old = NULL;
+        }
+        next = block->next;
+        if (block->size > SL_ARENA_KEEP - kept) {
+            free(block);
+            continue;
+        }
+        kept += block->size;
+        block->next = arena->spares;
+        arena->spares = block;
+        HIDE(block->bytes, block->size);
+    }
+    begin(arena);
+}
+
 void sl_call_arena_clear(struct sl_call_arena *arena)
 {
-    while (arena->blocks) {
-        struct sl_block *next = arena->blocks->next;
-        free(arena->blocks);
-        arena->blocks = next;
-    }
+    blocks_free(arena->blocks);
+    blocks_free(arena->spares);
     SHOW(arena->first, sizeof(arena->first));
 }
 
@@ -95,25 +134,41 @@ static size_t block_size(const struct sl_call_arena *arena, size_t bytes)
     return (size + LINE - 1) / LINE * LINE;
 }
 
+static struct sl_block *block_new(struct sl_call_arena *arena, size_t bytes)
+{
+    size_t size = block_size(arena, bytes);
+    struct sl_block **at = &arena->spares, *block;
+
+    while (*at && (*at)->size < bytes)
+        at = &(*at)->next;
+    block = *at;
+    if (block) {
+        *at = block->next;
+        return block;
+    }
+    block = aligned_alloc(LINE, sizeof(*block) + size);
+    if (block)
+        block->size = size;
+    return block;
+}
+
 void *sl_call_arena_alloc(struct sl_call_arena *arena, size_t bytes)
 {
     void *at = take(arena, bytes);
     struct sl_block *block;
-    size_t size;
 
     if (at)
         return at;
     if (bytes > SIZE_MAX / 2)
         return NULL;
-    size = block_size(arena, bytes);
-    block = aligned_alloc(LINE, sizeof(*block) + size);
+    block = block_new(arena, bytes);
     if (!block)
         return NULL;
     block->next = arena->blocks;
     arena->blocks = block;
     arena->at = block->bytes;
-    arena->left = size;
-    arena->total += size;
-    HIDE(block->bytes, size);
+    arena->left = block->size;
+    arena->total += block->size;
+    HIDE(block->bytes, block->size);
     return take(arena, bytes);
 }

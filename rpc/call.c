@@ -3,29 +3,47 @@
  * their way in are in intake.c. */
 #include "rpc/call.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 /* ---- life ---- */
 
+static struct sealane_call *call_memory(struct sl_gate *gate)
+{
+    struct sealane_call *call = sl_gate_spare_take(gate);
+
+    if (call)
+        return call;
+    call = aligned_alloc(64, (sizeof(*call) + 63) / 64 * 64);
+    /* Unpacked protobuf takes several times its packed size; empty messages most. */
+    if (call)
+        sl_call_arena_init(&call->arena,
+                           (size_t)gate->limits.max_message_bytes * SL_UNPACK_FACTOR + (1 << 20));
+    return call;
+}
+
 struct sealane_call *sl_call_new(struct sl_gate *gate)
 {
-    struct sealane_call *call = sl_gate_call_memory(gate, sizeof(*call));
+    struct sealane_call *call = call_memory(gate);
 
     if (!call)
         return NULL;
-    memset(call, 0,
-           offsetof(struct sealane_call,
-                    text)); /* the arena's first block is large and needs none */
+    memset(call, 0, offsetof(struct sealane_call, text)); /* the arena behind it is in use */
     call->text[0] = '\0';
     atomic_init(&call->holders, 1);
     call->gate = gate;
     sl_gate_hold(gate);
-    sl_call_arena_init(&call->arena,
-                       (size_t)gate->limits.max_message_bytes * SL_UNPACK_FACTOR + (1 << 20));
     return call;
+}
+
+void sl_call_dispose(struct sealane_call *call)
+{
+    sl_call_arena_clear(&call->arena);
+    free(call);
 }
 
 void sl_call_hold(struct sealane_call *call)
@@ -45,7 +63,6 @@ static void memory_free(struct sealane_call *call)
             sl_gate_free(call->gate, intake->parts[i].at, intake->parts[i].bytes);
     }
     sl_gate_return(call->gate, intake->reserved);
-    free(intake->buffer);
 }
 
 void sl_call_leave(struct sealane_call *call)
@@ -57,8 +74,9 @@ void sl_call_leave(struct sealane_call *call)
     if (call->on_end)
         call->on_end(call->on_end_user);
     memory_free(call);
-    sl_call_arena_clear(&call->arena);
-    sl_gate_call_free(gate, call);
+    sl_call_arena_renew(&call->arena);
+    if (!sl_gate_spare_keep(gate, call))
+        sl_call_dispose(call);
     sl_gate_leave(gate);
 }
 
@@ -133,13 +151,28 @@ void sl_call_stop(struct sealane_call *call)
         call->sending = false;
     if (call->intake.waiter.waiting)
         sl_gate_unwait(call->gate, &call->intake.waiter);
+    sl_gate_filled(call->gate, &call->intake.waiter);
 }
 
 /* ---- table ---- */
 
+/* A server's ids are its client's choice: a multiplier that the client does not know keeps it from filling one bucket. */
+static size_t bucket_index(const struct sl_call_table *table, uint64_t id)
+{
+    return (size_t)((id * table->spread) >> (64 - SL_BUCKETS_LOG2));
+}
+
 static struct sealane_call **bucket_of(struct sl_call_table *table, uint64_t id)
 {
-    return &table->buckets[id % SL_BUCKETS];
+    return &table->buckets[bucket_index(table, id)];
+}
+
+SEALANE_RESULT sl_table_init(struct sl_call_table *table)
+{
+    if (getrandom(&table->spread, sizeof(table->spread), 0) != (ssize_t)sizeof(table->spread))
+        return SL_FAIL_CAUSE(SEALANE_RESOURCE_EXHAUSTED, errno, "no random bytes: errno %d", errno);
+    table->spread |= 1; /* odd: no bit of an id is lost */
+    return SEALANE_OK;
 }
 
 void sl_table_add(struct sl_call_table *table, struct sealane_call *call)
@@ -165,7 +198,7 @@ void sl_table_remove(struct sl_call_table *table, struct sealane_call *call)
 
 struct sealane_call *sl_table_find(const struct sl_call_table *table, uint64_t id)
 {
-    struct sealane_call *call = table->buckets[id % SL_BUCKETS];
+    struct sealane_call *call = table->buckets[bucket_index(table, id)];
 
     while (call && call->id != id)
         call = call->bucket_next;

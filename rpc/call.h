@@ -168,13 +168,18 @@ bool sl_intake_is_whole(const struct sl_intake *intake);
 /* ---- calls by id ---- */
 
 enum {
-    SL_BUCKETS = 1024
+    SL_BUCKETS_LOG2 = 10,
+    SL_BUCKETS = 1 << SL_BUCKETS_LOG2
 };
 
 struct sl_call_table {
     struct sealane_call *buckets[SL_BUCKETS];
+    uint64_t spread;
     uint32_t count;
 };
+
+/* Of a zeroed table, before its first use. */
+SEALANE_RESULT sl_table_init(struct sl_call_table *table);
 
 void sl_table_add(struct sl_call_table *table, struct sealane_call *call);
 void sl_table_remove(struct sl_call_table *table, struct sealane_call *call);

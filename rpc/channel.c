@@ -313,6 +313,8 @@ SEALANE_RESULT sealane_channel_new(struct sealane_node *node, const char *target
                  ? sl_gate_new(node, &limits, &channel->gate)
                  : SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a channel");
     if (status == SEALANE_OK)
+        status = sl_table_init(&channel->calls);
+    if (status == SEALANE_OK)
         status = sl_run_there(channel->gate, node, adopt, channel);
     if (status != SEALANE_OK) {
         if (channel->gate)

@@ -2,9 +2,13 @@
 /* gate.c - the way to a node, and the tensor memory of a channel or server. */
 #include "rpc/gate.h"
 
+#include "transport/log.h"
+
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+#define STALL_NS ((uint64_t)5000000000) /* without a byte, while others wait for memory */
 
 enum {
     PAGE = 4096,
@@ -58,13 +62,15 @@ void sl_gate_leave(struct sl_gate *gate)
             (void)munmap(gate->pool[i].at, gate->pool[i].bytes);
     }
     for (unsigned i = 0; i < gate->spare_count; i++)
-        free(gate->spares[i]);
+        sl_call_dispose(gate->spares[i]);
     (void)pthread_mutex_destroy(&gate->lock);
     free(gate);
 }
 
 void sl_gate_close(struct sl_gate *gate)
 {
+    if (gate->node)
+        sl_timer_stop(gate->node, &gate->stall);
     (void)pthread_mutex_lock(&gate->lock);
     gate->node = NULL;
     (void)pthread_mutex_unlock(&gate->lock);
@@ -104,6 +110,68 @@ static bool fits(const struct sl_gate *gate, uint64_t bytes)
     return bytes <= gate->limits.tensor_memory_bytes - gate->used;
 }
 
+/* ---- progress of those who hold memory; all on the node's thread ---- */
+
+static void filling_begin(struct sl_gate *gate, struct sl_waiter *waiter)
+{
+    waiter->filling = true;
+    waiter->moved_ns = sl_node_now(gate->node);
+    waiter->prev = NULL;
+    waiter->next = gate->filling;
+    if (gate->filling)
+        gate->filling->prev = waiter;
+    gate->filling = waiter;
+}
+
+void sl_gate_moved(struct sl_gate *gate, struct sl_waiter *waiter)
+{
+    if (waiter->filling)
+        waiter->moved_ns = sl_node_now(gate->node);
+}
+
+void sl_gate_filled(struct sl_gate *gate, struct sl_waiter *waiter)
+{
+    if (!waiter->filling)
+        return;
+    waiter->filling = false;
+    if (waiter->prev)
+        waiter->prev->next = waiter->next;
+    else
+        gate->filling = waiter->next;
+    if (waiter->next)
+        waiter->next->prev = waiter->prev;
+}
+
+static void stall_look(struct sl_timer *timer);
+
+static void stall_watch(struct sl_gate *gate)
+{
+    if (gate->stall.place != 0)
+        return;
+    gate->stall.fire = stall_look;
+    if (sl_timer_start(gate->node, &gate->stall, sl_node_now(gate->node) + STALL_NS / 4) !=
+        SEALANE_OK)
+        SL_LOG(SL_LOG_WARN, "no memory for a timer: who holds tensor memory is not watched");
+}
+
+static void stall_look(struct sl_timer *timer)
+{
+    struct sl_gate *gate =
+        (struct sl_gate *)(void *)((char *)timer - offsetof(struct sl_gate, stall));
+    uint64_t now = sl_node_now(gate->node);
+    struct sl_waiter *waiter = gate->filling, *next;
+
+    if (!gate->first)
+        return; /* nobody waits: whoever holds memory may take their time */
+    for (; waiter; waiter = next) {
+        next = waiter->next;
+        if (now - waiter->moved_ns >= STALL_NS)
+            waiter->stalled(waiter);
+    }
+    if (gate->node)
+        stall_watch(gate);
+}
+
 bool sl_gate_reserve(struct sl_gate *gate, struct sl_waiter *waiter)
 {
     bool now;
@@ -123,6 +191,10 @@ bool sl_gate_reserve(struct sl_gate *gate, struct sl_waiter *waiter)
         gate->last = waiter;
     }
     (void)pthread_mutex_unlock(&gate->lock);
+    if (now)
+        filling_begin(gate, waiter);
+    else
+        stall_watch(gate);
     return now;
 }
 
@@ -191,8 +263,10 @@ static void grant_all(struct sl_post *post)
         (struct sl_gate *)(void *)((char *)post - offsetof(struct sl_gate, grant));
     struct sl_waiter *waiter;
 
-    while ((waiter = next_granted(gate)) != NULL)
+    while ((waiter = next_granted(gate)) != NULL) {
+        filling_begin(gate, waiter);
         waiter->granted(waiter);
+    }
     sl_gate_leave(gate);
 }
 
@@ -203,26 +277,27 @@ static size_t whole_pages(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-void *sl_gate_call_memory(struct sl_gate *gate, size_t bytes)
+struct sealane_call *sl_gate_spare_take(struct sl_gate *gate)
 {
-    void *at = NULL;
+    struct sealane_call *call = NULL;
 
     (void)pthread_mutex_lock(&gate->lock);
     if (gate->spare_count > 0)
-        at = gate->spares[--gate->spare_count];
+        call = gate->spares[--gate->spare_count];
     (void)pthread_mutex_unlock(&gate->lock);
-    return at ? at : aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return call;
 }
 
-void sl_gate_call_free(struct sl_gate *gate, void *call)
+bool sl_gate_spare_keep(struct sl_gate *gate, struct sealane_call *call)
 {
+    bool keep;
+
     (void)pthread_mutex_lock(&gate->lock);
-    if (KEEP_SPARES && gate->node && gate->spare_count < SL_SPARE_CALLS) {
+    keep = KEEP_SPARES && gate->node && gate->spare_count < SL_SPARE_CALLS;
+    if (keep)
         gate->spares[gate->spare_count++] = call;
-        call = NULL;
-    }
     (void)pthread_mutex_unlock(&gate->lock);
-    free(call);
+    return keep;
 }
 
 static void *pool_take(struct sl_gate *gate, size_t bytes)

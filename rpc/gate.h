@@ -18,6 +18,8 @@ enum {
     SL_SPARE_CALLS = 64
 };
 
+struct sealane_call;
+
 struct sl_limits {
     uint32_t max_message_bytes;
     uint64_t max_tensor_bytes;
@@ -25,12 +27,18 @@ struct sl_limits {
     uint32_t max_calls;
 };
 
-/* Waits for memory, first come first served. */
+/* Waits for memory, first come first served; then holds it. Whoever holds memory that others wait for must make progress: a peer that
+ * announces tensors and never sends them would otherwise keep everybody's out. */
 struct sl_waiter {
     struct sl_waiter *prev, *next;
     uint64_t bytes;
     bool waiting;
+    bool filling;                              /* reserved, and its bytes are still to come */
+    uint64_t moved_ns;                         /* when the last of them came */
     void (*granted)(struct sl_waiter *waiter); /* on the node's thread */
+    void (*stalled)(
+        struct sl_waiter
+            *waiter); /* on the node's thread: it has made no progress for long, others wait */
 };
 
 struct sl_free_block {
@@ -47,11 +55,13 @@ struct sl_gate {
     struct sl_waiter *first, *last; /* node's thread, under the lock */
     struct sl_post grant;
     bool grant_posted;
+    struct sl_waiter *filling; /* node's thread: those that hold memory and wait for bytes */
+    struct sl_timer stall;     /* runs while calls wait in line */
     /* Tensor memory kept for the next one, as far as the limit leaves room: fresh pages cost ten times a copy. */
     struct sl_free_block pool[SL_POOL_BLOCKS];
     uint64_t pooled;
     unsigned pool_turn;
-    void *spares[SL_SPARE_CALLS]; /* memory of calls that ended */
+    struct sealane_call *spares[SL_SPARE_CALLS]; /* calls that ended: memory for the next ones */
     unsigned spare_count;
 };
 
@@ -73,15 +83,22 @@ SEALANE_MUST_USE bool sl_gate_post_or_run(struct sl_gate *gate, struct sl_post *
 /* Reserves, or lines up until sl_gate_return makes room. Node's thread. True: reserved now. */
 SEALANE_MUST_USE bool sl_gate_reserve(struct sl_gate *gate, struct sl_waiter *waiter);
 
+/* Bytes came; all came, or the call ended. Node's thread. */
+void sl_gate_moved(struct sl_gate *gate, struct sl_waiter *waiter);
+void sl_gate_filled(struct sl_gate *gate, struct sl_waiter *waiter);
+
 /* Steps out of the line. Node's thread. */
 void sl_gate_unwait(struct sl_gate *gate, struct sl_waiter *waiter);
 
 /* Gives reserved bytes back. Any thread. */
 void sl_gate_return(struct sl_gate *gate, uint64_t bytes);
 
-/* Memory of one call, always of the same size. NULL without memory. Any thread. */
-void *sl_gate_call_memory(struct sl_gate *gate, size_t bytes);
-void sl_gate_call_free(struct sl_gate *gate, void *call);
+/* A call that ended, for its memory, its arena renewed; NULL when there is none. Any thread. */
+struct sealane_call *sl_gate_spare_take(struct sl_gate *gate);
+
+/* False when there are enough, or when nobody will need it: dispose of it. */
+SEALANE_MUST_USE bool sl_gate_spare_keep(struct sl_gate *gate, struct sealane_call *call);
+void sl_call_dispose(struct sealane_call *call); /* call.c */
 
 /* Memory of one large tensor; NULL when the system has none. Any thread. */
 void *sl_gate_alloc(struct sl_gate *gate, size_t bytes);

@@ -3,7 +3,6 @@
  * or none), and a handler or callback hears of it only when every byte was verified. */
 #include "rpc/call.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -30,10 +29,12 @@ static SEALANE_RESULT begin(struct sealane_call *call, const struct sl_lane_even
     return SEALANE_OK;
 }
 
-static bool gather(struct sl_intake *intake, const struct sl_lane_event *event)
+static bool gather(struct sealane_call *call, const struct sl_lane_event *event)
 {
+    struct sl_intake *intake = &call->intake;
+
     if (!intake->buffer)
-        intake->buffer = malloc(intake->want);
+        intake->buffer = sl_call_arena_alloc(&call->arena, intake->want);
     if (!intake->buffer) {
         (void)SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes",
                       intake->want);
@@ -66,7 +67,7 @@ SEALANE_RESULT sl_intake_take(struct sealane_call *call, const struct sl_lane_ev
     *whole_p = (struct sl_message_bytes){event->bytes, event->count};
     if (first && last)
         return SEALANE_OK; /* one piece is read where it is */
-    if (!gather(intake, event)) {
+    if (!gather(call, event)) {
         intake->refused = true;
         *took_p = SL_TOOK_TOO_MUCH;
         return SEALANE_OK;
@@ -152,24 +153,43 @@ static SEALANE_RESULT parts_alloc(struct sealane_call *call)
     return SEALANE_OK;
 }
 
+static struct sealane_call *call_of_waiter(struct sl_waiter *waiter)
+{
+    return (struct sealane_call *)(void *)((char *)waiter -
+                                           offsetof(struct sealane_call, intake.waiter));
+}
+
+static void fail_with_last_error(struct sealane_call *call)
+{
+    if (call->channel)
+        sl_client_fail(call, sealane_last_error()->status, sealane_last_error()->message);
+    else
+        sl_server_fail(call, sealane_last_error()->status, sealane_last_error()->message);
+}
+
+/* Others wait for the memory that this call holds, and its bytes do not come. */
+static void stalled(struct sl_waiter *waiter)
+{
+    (void)SL_FAIL(
+        SEALANE_ABORTED,
+        "tensors of %llu bytes were announced and made no progress while other calls wait for memory "
+        "(tensor_memory_bytes)",
+        (unsigned long long)waiter->bytes);
+    fail_with_last_error(call_of_waiter(waiter));
+}
+
 /* The line has come to this call. */
 static void granted(struct sl_waiter *waiter)
 {
-    struct sealane_call *call =
-        (struct sealane_call *)(void *)((char *)waiter -
-                                        offsetof(struct sealane_call, intake.waiter));
+    struct sealane_call *call = call_of_waiter(waiter);
     enum sealane_status status;
 
     call->intake.reserved = waiter->bytes;
     status = parts_alloc(call);
     if (status == SEALANE_OK)
         status = sl_lane_allow(call->lane, call->id);
-    if (status == SEALANE_OK)
-        return;
-    if (call->channel)
-        sl_client_fail(call, status, sealane_last_error()->message);
-    else
-        sl_server_fail(call, status, sealane_last_error()->message);
+    if (status != SEALANE_OK)
+        fail_with_last_error(call);
 }
 
 static SEALANE_RESULT check_limits(const struct sl_gate *gate, uint64_t bytes)
@@ -194,6 +214,7 @@ static SEALANE_RESULT reserve_and_allow(struct sealane_call *call)
 
     intake->waiter.bytes = intake->left;
     intake->waiter.granted = granted;
+    intake->waiter.stalled = stalled;
     if (intake->left > 0 && !sl_gate_reserve(call->gate, &intake->waiter))
         return SEALANE_OK;
     intake->reserved = intake->left;
@@ -210,8 +231,6 @@ SEALANE_RESULT sl_intake_open(struct sealane_call *call, struct sl_head *head, c
                            &call->intake.message));
     if (head->part_count > 0 || sl_type_has_tensors(type))
         SL_TRY(parts_assign(call, head, &total));
-    free(call->intake.buffer); /* `head` and `bytes` may be in it: not before */
-    call->intake.buffer = NULL;
     SL_TRY(check_limits(call->gate, call->intake.left));
     return total > sl_lane_eager_bytes(call->lane) ? reserve_and_allow(call) : parts_alloc(call);
 }
@@ -253,4 +272,7 @@ void sl_intake_filled(struct sealane_call *call, const struct sl_lane_event *eve
     intake->placing--;
     intake->parts[event->part].filled += event->count;
     intake->left -= event->count;
+    sl_gate_moved(call->gate, &intake->waiter);
+    if (intake->left == 0)
+        sl_gate_filled(call->gate, &intake->waiter);
 }

@@ -84,7 +84,7 @@ SEALANE_API SEALANE_RESULT sealane_channel_security(struct sealane_channel *chan
                                                     struct sealane_security *security_p);
 
 /* Ends the channel's calls with CANCELLED (their callbacks run before this returns), then frees. Blocks until the node's thread
- * did it. NULL is fine. */
+ * did it. Not from a handler or callback of its node (that answers by a log line and does nothing). NULL is fine. */
 SEALANE_API void sealane_channel_free(struct sealane_channel *channel);
 
 /* ---- calls, client side; typed stubs wrap the first two ---- */
@@ -101,8 +101,8 @@ typedef void sealane_deliver(struct sealane_call *call, enum sealane_status stat
 /* Calls and waits. `request` and its tensors are borrowed until this returns. On OK the reply is the call's until
  * sealane_call_free(*call_p), which the caller owes; on failure both outputs are NULL and sealane_last_error has the message.
  * Failures: the server's own status; CANCELLED; DEADLINE_EXCEEDED; UNAVAILABLE (after the request left it does not say whether it
- * ran); UNAUTHENTICATED; RESOURCE_EXHAUSTED (the message names the option); INVALID_ARGUMENT (a tensor's shape, type and bytes
- * disagree); INTERNAL (the reply cannot be parsed); FAILED_PRECONDITION inside a handler or callback of the node. */
+ * ran); UNAUTHENTICATED; RESOURCE_EXHAUSTED (the message names the option); INVALID_ARGUMENT (the request is not initialised, or a
+ * tensor's shape, type and bytes disagree); INTERNAL (the reply cannot be parsed); FAILED_PRECONDITION inside a handler or callback of the node. */
 SEALANE_API SEALANE_RESULT sealane_unary_call(struct sealane_channel *channel,
                                               const struct sealane_method *method,
                                               const ProtobufCMessage *request,
@@ -199,7 +199,7 @@ SEALANE_API void sealane_server_on_lane(struct sealane_server *server,
                                         sealane_server_lane_function *function, void *user);
 
 /* Stops accepting, ends every lane and call (their memory stays until the handlers answered), frees. Blocks until the node's
- * thread did it. NULL is fine. */
+ * thread did it. Not from a handler or callback of its node (that answers by a log line and does nothing). NULL is fine. */
 SEALANE_API void sealane_server_free(struct sealane_server *server);
 
 /* ---- answering a call ---- */
@@ -216,8 +216,8 @@ SEALANE_API SEALANE_PRINTF(3, 4) void sealane_call_fail(struct sealane_call *cal
                                                         enum sealane_status status,
                                                         const char *format, ...);
 
-/* Inside a handler before answering: has function(user) run on the node's thread when the call has ended and nothing of the reply is
- * borrowed any more. */
+/* Inside a handler before answering: has function(user) run on the node's thread (on the answering one once the server is gone) when
+ * the call has ended and nothing of the reply is borrowed any more. */
 SEALANE_API void sealane_call_on_end(struct sealane_call *call, void (*function)(void *user),
                                      void *user);
 

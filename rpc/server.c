@@ -359,8 +359,14 @@ static SEALANE_RESULT lane_up(struct sealane_server *server, struct sl_lane *lan
 {
     struct sl_server_lane *peer = calloc(1, sizeof(*peer));
 
-    if (!peer)
-        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a lane's calls");
+    enum sealane_status status =
+        peer ? sl_table_init(&peer->calls)
+             : SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a lane's calls");
+
+    if (status != SEALANE_OK) {
+        free(peer);
+        return status;
+    }
     peer->server = server;
     peer->lane = lane;
     peer->next = server->lanes;

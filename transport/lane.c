@@ -41,19 +41,32 @@ void sl_sends_remove(struct sl_sends *sends, struct sl_send *send)
     send->prev = send->next = NULL;
 }
 
+/* Room at the end: what was taken from the front is reclaimed before more memory is asked for, so that a queue which is never quite
+ * empty does not grow for ever. */
+static SEALANE_RESULT queue_room(struct sl_queue *queue, size_t count)
+{
+    size_t used = queue->end - queue->begin, size = (used + count) * 2;
+    uint8_t *at;
+
+    if (queue->end + count <= queue->size)
+        return SEALANE_OK;
+    if (used > 0)
+        memmove(queue->at, queue->at + queue->begin, used);
+    queue->begin = 0;
+    queue->end = used;
+    if (size <= queue->size)
+        return SEALANE_OK;
+    at = realloc(queue->at, size);
+    if (!at)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a queue of %zu bytes", size);
+    queue->at = at;
+    queue->size = size;
+    return SEALANE_OK;
+}
+
 SEALANE_RESULT sl_queue_push(struct sl_queue *queue, const void *bytes, size_t count)
 {
-    if (queue->begin == queue->end)
-        queue->begin = queue->end = 0;
-    if (queue->end + count > queue->size) {
-        size_t size = (queue->end + count) * 2;
-        uint8_t *at = realloc(queue->at, size);
-
-        if (!at)
-            return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a queue of %zu bytes", size);
-        queue->at = at;
-        queue->size = size;
-    }
+    SL_TRY(queue_room(queue, count));
     memcpy(queue->at + queue->end, bytes, count);
     queue->end += count;
     return SEALANE_OK;
@@ -117,6 +130,12 @@ struct sl_lane *sl_lane_new(struct sealane_node *node, const struct sl_lane_opti
         return NULL;
     }
     options_resolve(lane);
+    if (sl_random(&lane->spread, sizeof(lane->spread)) != SEALANE_OK) {
+        free(lane->server_name);
+        free(lane);
+        return NULL;
+    }
+    lane->spread |= 1; /* odd: no bit of an id is lost */
     lane->options.server_name = lane->server_name;
     lane->link = link;
     link->owner = lane;
@@ -238,6 +257,12 @@ SEALANE_RESULT sl_lane_send(struct sl_lane *lane, struct sl_send *send)
     return SEALANE_OK;
 }
 
+/* Ids are the client's choice: a multiplier that it does not know keeps it from filling one list. */
+struct sl_sends *sl_lane_waiting(struct sl_lane *lane, uint64_t call)
+{
+    return &lane->waiting[(call * lane->spread) >> (64 - SL_WAITING_LOG2)];
+}
+
 void sl_lane_sent(struct sl_lane *lane, struct sl_send *send)
 {
     struct sl_lane_event event = {.kind = SL_LANE_SENT, .call = send->call, .send = send};
@@ -249,7 +274,7 @@ void sl_lane_sent(struct sl_lane *lane, struct sl_send *send)
 bool sl_lane_abandon(struct sl_lane *lane, struct sl_send *send)
 {
     struct sl_sends *const lists[] = {[SL_SEND_MESSAGE] = &lane->messages_out,
-                                      [SL_SEND_WAITING] = &lane->waiting,
+                                      [SL_SEND_WAITING] = sl_lane_waiting(lane, send->call),
                                       [SL_SEND_BULK] = &lane->bulk,
                                       [SL_SEND_SEALING] = &lane->sealing};
 
@@ -419,7 +444,9 @@ void sl_lane_link_event(struct sl_lane *lane, const struct sl_link_event *event)
         return;
     }
     if (event->kind == SL_LINK_GONE) {
-        sl_lane_frames_in(lane); /* what arrived before the end still counts */
+        while (lane->state == SL_LANE_UP &&
+               lane->rx[SL_RING_MESSAGE].next < lane->rx[SL_RING_MESSAGE].counted)
+            sl_lane_frames_in(lane); /* what arrived before the end still counts */
         (void)snprintf(why, sizeof(why), "the peer is gone: %s", event->why);
         lane->gone = true;
         sl_lane_close(lane, SEALANE_UNAVAILABLE, why);
@@ -454,7 +481,8 @@ bool sl_lane_turn(struct sl_lane *lane, size_t *budget)
     if (lane->state != SL_LANE_CLOSING)
         sl_lane_frames_out(lane);
     return lane->state == SL_LANE_UP &&
-           (sl_bulk_has_work(lane) || sl_bulk_is_busy(lane) || waits_for_link(lane));
+           (lane->rx[SL_RING_MESSAGE].next < lane->rx[SL_RING_MESSAGE].counted ||
+            sl_bulk_has_work(lane) || sl_bulk_is_busy(lane) || waits_for_link(lane));
 }
 
 bool sl_lane_finish(struct sl_lane *lane)

@@ -5,13 +5,19 @@
 
 #include "transport/log.h"
 
+enum {
+    FRAMES_PER_TURN = 32 /* then other lanes have theirs, whatever these frames make us do */
+};
+
 static void found_allow(struct sl_lane *lane, uint64_t call)
 {
-    for (struct sl_send *send = lane->waiting.first; send; send = send->next) {
+    struct sl_sends *waiting = sl_lane_waiting(lane, call);
+
+    for (struct sl_send *send = waiting->first; send; send = send->next) {
         if (send->call != call)
             continue;
         send->allowed = true;
-        sl_sends_remove(&lane->waiting, send);
+        sl_sends_remove(waiting, send);
         send->state = SL_SEND_BULK;
         sl_sends_push(&lane->bulk, send);
         return;
@@ -160,8 +166,9 @@ static SEALANE_RESULT frame_take(struct sl_lane *lane)
 void sl_lane_frames_in(struct sl_lane *lane)
 {
     struct sl_receiver *rx = &lane->rx[SL_RING_MESSAGE];
+    uint32_t frames = 0;
 
-    while (lane->state != SL_LANE_CLOSING && rx->next < rx->counted) {
+    while (lane->state != SL_LANE_CLOSING && rx->next < rx->counted && frames++ < FRAMES_PER_TURN) {
         enum sealane_status status = frame_take(lane);
 
         if (status != SEALANE_OK)

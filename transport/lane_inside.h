@@ -17,6 +17,8 @@
 #include "transport/node.h"
 #include "transport/ring.h"
 
+enum { SL_WAITING_LOG2 = 8 };
+
 enum sl_lane_state {
     SL_LANE_CONNECTING,
     SL_LANE_TLS,
@@ -116,7 +118,8 @@ struct sl_lane {
     uint32_t rx_untold_data; /* frames with records since the peer was told of acks */
     struct sl_queue control;
     struct sl_sends messages_out;
-    struct sl_sends waiting;
+    struct sl_sends waiting[1 << SL_WAITING_LOG2]; /* for ALLOW, by call */
+    uint64_t spread;
     struct sl_sends sealing;
     uint64_t last_begun; /* highest call id of which a FIRST was sent */
     bool confirm_sent;
@@ -168,6 +171,9 @@ bool sl_lane_turn(struct sl_lane *lane, size_t *budget);
 
 /* Closing: true once CLOSED was told and the lane may be freed. */
 bool sl_lane_finish(struct sl_lane *lane);
+
+/* The list in which a send of this call waits for ALLOW. */
+struct sl_sends *sl_lane_waiting(struct sl_lane *lane, uint64_t call);
 
 /* Ends the lane with the calling thread's last error. */
 void sl_lane_break(struct sl_lane *lane, enum sealane_status status);

@@ -76,7 +76,7 @@ static void message_taken(struct sl_lane *lane, struct sl_send *send)
         return;
     }
     send->state = send->allowed ? SL_SEND_BULK : SL_SEND_WAITING;
-    sl_sends_push(send->allowed ? &lane->bulk : &lane->waiting, send);
+    sl_sends_push(send->allowed ? &lane->bulk : sl_lane_waiting(lane, send->call), send);
 }
 
 /* Fragments of messages, one of each call in turn. */

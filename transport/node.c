@@ -219,16 +219,27 @@ static bool lanes_turn(struct sealane_node *node)
     return lane != NULL;
 }
 
+/* Strangers that say nothing must not keep others out: the one that has had the most time makes way. */
+static void half_open_evict(struct sl_listener *listener)
+{
+    struct sl_lane *oldest = NULL;
+
+    for (struct sl_lane *lane = listener->node->lanes; lane; lane = lane->next) { /* newest first */
+        if (lane->listener == listener && !lane->was_up && lane->state != SL_LANE_CLOSING)
+            oldest = lane;
+    }
+    if (oldest)
+        sl_lane_close(oldest, SEALANE_RESOURCE_EXHAUSTED,
+                      "too many others wait that have not proved who they are either");
+}
+
 /* False: the link is to be dropped. */
 static bool accepted(struct sealane_node *node, struct sl_listener *listener, struct sl_link *link)
 {
     struct sl_lane *lane;
 
-    if (listener->half_open >= HALF_OPEN_MAX) {
-        SL_LOG(SL_LOG_WARN, "refused a peer: %d others have not proved who they are yet",
-               HALF_OPEN_MAX);
-        return false;
-    }
+    if (listener->half_open >= HALF_OPEN_MAX)
+        half_open_evict(listener);
     lane = sl_lane_new(node, &listener->options, link);
     if (!lane) {
         SL_LOG(SL_LOG_ERROR, "refused a peer: no memory for a lane");

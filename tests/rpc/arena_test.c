@@ -108,3 +108,37 @@ Test(arena, gives_the_unpacker_memory_even_for_nothing)
     cr_assert_not_null(arena->allocator.alloc(arena, 0), "NULL would read as no memory");
     arena_free(arena);
 }
+
+Test(arena, renewed_hands_its_blocks_out_again_up_to_a_limit)
+{
+    struct sl_call_arena *arena = arena_new(1000);
+    void *small, *large;
+
+    small = sl_call_arena_alloc(arena, 20000);
+    large = sl_call_arena_alloc(arena, SL_ARENA_KEEP + 1);
+    cr_assert_not_null(arena->allocator.alloc(arena, 900));
+    cr_assert_null(arena->allocator.alloc(arena, 900));
+    memset(small, 1, 20000);
+    memset(large, 1, SL_ARENA_KEEP + 1);
+    for (int round = 0; round < 3; round++) {
+        sl_call_arena_renew(arena);
+        cr_assert_eq(arena->total, 0);
+        cr_assert_not(arena->peer_refused);
+        cr_assert_eq((uint8_t *)sl_call_arena_alloc(arena, 64), arena->first);
+        cr_assert_eq(sl_call_arena_alloc(arena, 20000), small, "round %d", round);
+        cr_assert_not_null(arena->allocator.alloc(arena, 900), "the peer's account is new too");
+        cr_assert_not_null(sl_call_arena_alloc(arena, SL_ARENA_KEEP + 1));
+    }
+    arena_free(arena);
+}
+
+Test(arena, renewed_keeps_blocks_that_one_call_did_not_need_for_the_next)
+{
+    struct sl_call_arena *arena = arena_new(0);
+    void *piece = sl_call_arena_alloc(arena, 20000);
+
+    for (int round = 0; round < 3; round++)
+        sl_call_arena_renew(arena); /* small calls */
+    cr_assert_eq(sl_call_arena_alloc(arena, 20000), piece);
+    arena_free(arena);
+}

@@ -46,6 +46,33 @@ static struct named waiter_of(char name, uint64_t bytes)
     return (struct named){.waiter = {.bytes = bytes, .granted = granted}, .name = name};
 }
 
+static void stalled(struct sl_waiter *waiter)
+{
+    granted(waiter);
+    sl_gate_filled(gate, waiter); /* as the end of its call does */
+    sl_gate_return(gate, waiter->bytes);
+}
+
+Test(gate, takes_memory_back_from_those_who_make_no_progress_while_others_wait)
+{
+    struct named a = waiter_of('a', 60), b = waiter_of('b', 40), c = waiter_of('c', 50);
+
+    a.waiter.stalled = b.waiter.stalled = c.waiter.stalled = stalled;
+    cr_assert(sl_gate_reserve(gate, &a.waiter));
+    cr_assert(sl_gate_reserve(gate, &b.waiter));
+    fake_advance(node, 60000);
+    fake_settle(node);
+    cr_assert_str_eq(order, "", "nobody waits: they may take their time");
+    sl_gate_moved(gate, &b.waiter);
+    cr_assert_not(sl_gate_reserve(gate, &c.waiter));
+    fake_advance(node, 2000);
+    fake_settle(node);
+    cr_assert_str_eq(order, "ac", "a had its time long ago, b has just moved; c comes in");
+    sl_gate_moved(gate, &c.waiter);
+    sl_gate_filled(gate, &b.waiter);
+    sl_gate_filled(gate, &c.waiter);
+}
+
 Test(gate, fills_in_the_defaults_that_the_door_states)
 {
     struct sl_gate *plain;

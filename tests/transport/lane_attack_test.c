@@ -678,3 +678,46 @@ Test(lane_attack, half_open_strangers_are_limited_and_do_not_keep_others_out_for
     ops->close(port);
     lanes_free(&lanes);
 }
+
+/* ---- what a peer can make us spend ---- */
+
+Test(lane_attack, invariant_9_a_queue_that_is_never_quite_empty_does_not_grow)
+{
+    struct sl_queue queue = {0};
+    uint8_t record[100] = {7};
+
+    cr_assert_eq(sl_queue_push(&queue, record, sizeof(record)), SEALANE_OK);
+    for (int i = 0; i < 100000; i++) {
+        record[0] = (uint8_t)i;
+        cr_assert_eq(sl_queue_push(&queue, record, sizeof(record)), SEALANE_OK);
+        queue.begin += sizeof(record);
+        cr_assert_eq(queue.at[queue.begin], (uint8_t)i, "the bytes moved along");
+    }
+    cr_assert_leq(queue.size, 1000);
+    sl_queue_clear(&queue);
+}
+
+Test(lane_attack, invariant_14_a_full_ring_of_records_does_not_keep_other_lanes_waiting)
+{
+    /* One turn takes a bounded number of frames; the rest is taken in the next. */
+    static const uint8_t body[4] = {1};
+    uint64_t before;
+
+    lanes_init(&lanes, true);
+    lanes_listen(&lanes);
+    lanes_connect(&lanes);
+    for (int i = 0; i < 60000; i++)
+        cr_assert_eq(
+            sl_lane_control(
+                lanes.end[1].lane,
+                &(struct sl_record){.type = SL_RECORD_CANCEL, .call = 1, .body = body, .bytes = 4}),
+            SEALANE_OK);
+    cr_assert_eq(sealane_node_poll(lanes.nodes[1], 0), SEALANE_OK);
+    before = lanes.end[0].lane->rx[SL_RING_MESSAGE].next;
+    cr_assert_eq(sealane_node_poll(lanes.nodes[0], 0), SEALANE_OK);
+    cr_assert_leq(lanes.end[0].lane->rx[SL_RING_MESSAGE].next - before, 32);
+    lanes_turn(&lanes, 200);
+    cr_assert_eq(lanes.end[0].cancels, 60000);
+    lanes_disconnect(&lanes);
+    lanes_free(&lanes);
+}
