@@ -40,7 +40,7 @@ make_key() { quiet openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-25
 make_ca() {
     [ -e "$dir/ca.pem" ] && return
     make_key "$dir/ca.key"
-    quiet openssl req -x509 -new -key "$dir/ca.key" -days "$days" -subj "/CN=sealane development CA" \
+    quiet openssl req -x509 -new -key "$dir/ca.key" -days "$days" -subj "/CN=sealane development CA $(openssl rand -hex 3)" \
         -addext basicConstraints=critical,CA:TRUE,pathlen:0 -addext keyUsage=critical,keyCertSign,cRLSign -out "$dir/ca.pem"
 }
 

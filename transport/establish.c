@@ -294,7 +294,11 @@ static void gone(struct sl_lane *lane)
 {
     char why[200];
 
-    (void)snprintf(why, sizeof(why), "the peer is gone before the lane was up: %s", lane->gone_why);
+    if (lane->state == SL_LANE_CONNECTING) /* there never was a peer */
+        (void)snprintf(why, sizeof(why), "%s", lane->gone_why);
+    else
+        (void)snprintf(why, sizeof(why), "the peer is gone before the lane was up: %s",
+                       lane->gone_why);
     sl_lane_close(lane, SEALANE_UNAVAILABLE, why);
 }
 

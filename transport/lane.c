@@ -178,10 +178,12 @@ void sl_lane_close(struct sl_lane *lane, enum sealane_status status, const char 
     lane->close_status = status;
     (void)snprintf(lane->close_why, sizeof(lane->close_why), "%s", why);
     if (lane->server && !lane->was_up)
-        SL_LOG(SL_LOG_WARN, "refused a peer: %s: %s", sealane_status_name(status), lane->close_why);
+        SL_LOG(SL_LOG_WARN, "a peer's lane did not come up: %s: %s", sealane_status_name(status),
+               lane->close_why);
     else
-        SL_LOG(SL_LOG_INFO, "lane with %s ends: %s: %s", lane->security.peer,
-               sealane_status_name(status), lane->close_why);
+        SL_LOG(SL_LOG_INFO, "lane with %s ends: %s: %s",
+               lane->was_up ? lane->security.peer : lane->server_name, sealane_status_name(status),
+               lane->close_why);
     sl_lane_wake(lane);
 }
 

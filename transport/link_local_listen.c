@@ -186,6 +186,16 @@ static void listener_free(struct sl_local_listener *listener)
     free(listener);
 }
 
+static SEALANE_RESULT listen_failed(const char *address)
+{
+    if (errno == EEXIST || errno == EADDRINUSE)
+        return SL_FAIL_CAUSE(
+            SEALANE_ALREADY_EXISTS, errno,
+            "cannot listen at \"%s\": another server listens there, or a file that is no socket is in the way",
+            address);
+    return sl_local_failed("cannot listen at", address);
+}
+
 static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_local_listener *listener,
                                      const char *address)
 {
@@ -197,7 +207,7 @@ static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_local_liste
     if (listener->fd < 0)
         return sl_local_failed("no socket for", address);
     if (at.sun_path[0] ? !listen_at_path(listener, &at) : !listen_at(listener->fd, &at, bytes))
-        return sl_local_failed("cannot listen at", address);
+        return listen_failed(address);
     return sl_local_watch(port, listener->fd, NULL);
 }
 

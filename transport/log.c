@@ -31,6 +31,10 @@ static enum sl_log_level level_of(const char *text)
         if (strcmp(text, level_names[i]) == 0)
             return (enum sl_log_level)i;
     }
+    (void)fprintf(
+        stderr,
+        "sealane: SEALANE_LOG: \"%s\" is no level (error, warn, info, debug); info is taken\n",
+        text);
     return SL_LOG_INFO;
 }
 

@@ -53,8 +53,10 @@ enum sealane_status {
 
 struct sealane_error {
     enum sealane_status status;
-    int cause;        /* errno or the library's own code where one stood behind it; else 0 */
-    const char *file; /* where it was first decided; a string constant */
+    int cause; /* errno or the library's own code where one stood behind it; else 0 */
+    const char *
+        file; /* where this thread recorded it: where it was decided, or, for what a peer or the node's thread decided,
+                         where that was passed on; a string constant */
     int line;
     char message[512]; /* one line of text, NUL-terminated: what was seen and what was expected */
 };

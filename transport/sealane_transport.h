@@ -65,7 +65,8 @@ struct sealane_node_options {
 SEALANE_API SEALANE_RESULT sealane_node_new(const struct sealane_node_options *options,
                                             struct sealane_node **node_p);
 
-/* Ends every channel, server, lane and call of the node (calls end CANCELLED), joins its thread, frees. Not from a
+/* Ends and frees every channel and server of the node (their pointers are dead then: do not free them after this), ends their
+ * lanes and calls (CANCELLED), joins its thread, frees. Calls that were handed out stay until sealane_call_free. Not from a
  * handler or callback of the node (that answers by a log line and does nothing). NULL is fine. */
 SEALANE_API void sealane_node_free(struct sealane_node *node);
 
