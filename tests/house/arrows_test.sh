@@ -4,16 +4,7 @@
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 check=$source_dir/tools/check_arrows.sh
-passed=0 failed=0
-
-verdict() { # <what> <0 when it is as it should be>
-    if [ "$2" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1"
-    fi
-}
+. "$(dirname "$0")/verdict.sh"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -91,5 +82,4 @@ rm -rf "$work/tree" && mkdir "$work/tree"
 "$check" "$work/tree" >"$work/report" && status=1 || status=0
 verdict "refused: an empty tree" "$status"
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+closing

@@ -3,17 +3,8 @@
 # house.invariants: docs/ARCHITECTURE.md's table of invariants is true. Each of the fourteen has a row, each file named in a row holds a
 # case that bears the row's number, and each case that bears a number is in a file that its row names.
 set -euo pipefail
+. "$(dirname "$0")/verdict.sh"
 cd "$(dirname "$0")/../.."
-passed=0 failed=0
-
-verdict() { # <what> <0 when it is as it should be>
-    if [ "$2" -eq 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1"
-    fi
-}
 
 for number in {1..14}; do
     row=$(grep -E "^\| $number \|" docs/ARCHITECTURE.md || true)
@@ -31,5 +22,4 @@ for number in {1..14}; do
     done < <(grep -rlE "\binvariant_${number}_" tests --include=*.c --include=*.h | sort)
 done
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+closing
