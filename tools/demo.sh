@@ -13,7 +13,7 @@
 #
 # Needs Debian 12, and root or sudo when a package is missing (tools/packages.sh). Leaves build/release and build/demo.csv, the learning
 # curve. The last line says what came out; the exit status is 0 only if all went well and the test accuracy is at least
-# 0.86 (0.83 for softmax; any for a run bounded by --steps). SEALANE_NO_INSTALL=1 leaves packages alone.
+# 0.86 (0.83 for softmax; any for a run bounded by --steps, --epochs or --synthetic). SEALANE_NO_INSTALL=1 leaves packages alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,7 +42,7 @@ while [ $# -gt 0 ]; do
     --workers) workers=$2 ;;
     --model) model=$2 options+=("$1" "$2") ;;
     --link) link=$2 ;;
-    --steps) bounded=yes options+=("$1" "$2") ;;
+    --steps | --epochs) bounded=yes options+=("$1" "$2") ;;
     --synthetic)
         bounded=yes options+=("$1")
         shift
@@ -53,7 +53,8 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-[[ $shards =~ ^[0-9]{1,2}$ && $workers =~ ^[0-9]{1,4}$ ]] || fail "--shards and --workers are numbers"
+[[ $shards =~ ^[1-9][0-9]?$ && $workers =~ ^[1-9][0-9]{0,3}$ ]] || fail "--shards (1 to 99) and --workers (1 to 9999) are numbers"
+[[ $model == mlp || $model == softmax ]] || fail "--model $model: expected mlp or softmax"
 [ "$link" = local ] || fail "--link $link: this version has the link \"local\" only"
 least=0.86
 [ "$model" != softmax ] || least=0.83
@@ -63,7 +64,7 @@ least=0.86
 
 mkdir -p build
 log=build/demo.log
-echo "demo: building"
+echo "demo: building (log: $log)"
 { cmake --preset release && cmake --build --preset release; } >"$log" 2>&1 || {
     tail -n 30 "$log" >&2
     fail "the build failed; all of it is in $log"
@@ -71,8 +72,19 @@ echo "demo: building"
 
 # A CA and an identity for every process, made for this run and removed after it.
 certs=$(mktemp -d)
-out=$(mktemp)
-trap 'rm -rf "$certs" "$out"' EXIT
+out=$certs/out
+child=""
+trap 'rm -rf "$certs"' EXIT
+interrupted() { # exit status
+    trap - INT TERM HUP
+    [ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
+    wait
+    echo "demo: interrupted" >&2
+    exit "$1"
+}
+trap 'interrupted 130' INT
+trap 'interrupted 143' TERM
+trap 'interrupted 129' HUP
 {
     tools/make-certs.sh "$certs"
     for ((rank = 0; rank < workers; rank++)); do
@@ -84,10 +96,17 @@ trap 'rm -rf "$certs" "$out"' EXIT
 }
 echo "demo: certificates made: a CA, a server, $workers workers"
 
+# In the background, so that a signal to this script alone is heard at once and stops everything.
 status=0
+mkfifo "$certs/lines"
+tee "$out" <"$certs/lines" &
 build/release/bin/parameter-train --certs "$certs" --shards "$shards" --workers "$workers" \
-    --server-name uri:spiffe://sealane.test/server --allow uri:spiffe://sealane.test/worker "${options[@]}" |
-    tee "$out" || status=$?
+    --server-name uri:spiffe://sealane.test/server --allow uri:spiffe://sealane.test/worker "${options[@]}" >"$certs/lines" &
+child=$!
+wait "$child" || status=$?
+child=""
+wait
+[ "$status" -ne 130 ] && [ "$status" -ne 143 ] || interrupted "$status"
 [ "$status" -eq 0 ] || fail "the training failed (exit status $status)"
 
 # "result: test accuracy 0.8799, 2 shards, 4 workers, sealed with AES-256-GCM over local"
