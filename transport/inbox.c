@@ -12,6 +12,7 @@
 SEALANE_RESULT sl_inbox_init(struct sl_inbox *inbox)
 {
     atomic_init(&inbox->newest, NULL);
+    inbox->first = inbox->last = NULL;
     atomic_init(&inbox->sleeping, false);
     inbox->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (inbox->fd < 0)
@@ -48,27 +49,43 @@ void sl_inbox_post(struct sl_inbox *inbox, struct sl_post *post)
     sl_inbox_wake(inbox);
 }
 
-bool sl_inbox_run(struct sl_inbox *inbox)
+/* Moves what was posted behind what waits to be run, turned round into the order of posting. */
+static void take(struct sl_inbox *inbox)
 {
-    struct sl_post *newest, *oldest = NULL;
+    struct sl_post *newest = atomic_exchange_explicit(&inbox->newest, NULL, memory_order_acquire);
+    struct sl_post *oldest = NULL, *last = newest;
 
-    if (sl_inbox_is_empty(inbox))
-        return false;
-    newest = atomic_exchange_explicit(&inbox->newest, NULL, memory_order_acquire);
-    while (newest) { /* turned round: run in order of posting */
+    if (!newest)
+        return;
+    while (newest) {
         struct sl_post *next = newest->next;
 
         newest->next = oldest;
         oldest = newest;
         newest = next;
     }
-    while (oldest) {
-        struct sl_post *next = oldest->next; /* the post may be gone once it ran */
+    if (inbox->first)
+        inbox->last->next = oldest;
+    else
+        inbox->first = oldest;
+    inbox->last = last;
+}
 
-        oldest->run(oldest);
-        oldest = next;
+bool sl_inbox_run(struct sl_inbox *inbox)
+{
+    bool any = false;
+
+    if (!sl_inbox_is_empty(inbox))
+        take(inbox);
+    while (inbox->first) {
+        struct sl_post *post = inbox->first;
+
+        inbox->first =
+            post->next; /* before it runs: it may be gone then, and may run those behind it */
+        post->run(post);
+        any = true;
     }
-    return true;
+    return any;
 }
 
 void sl_inbox_sleep_begin(struct sl_inbox *inbox)

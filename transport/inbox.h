@@ -16,6 +16,7 @@ struct sl_post {
 
 struct sl_inbox {
     _Atomic(struct sl_post *) newest;
+    struct sl_post *first, *last; /* the node's thread: taken, not run yet */
     atomic_bool sleeping;
     int fd; /* an eventfd; readable when the sleeper was woken */
 };
@@ -27,7 +28,8 @@ void sl_inbox_clear(struct sl_inbox *inbox);
 void sl_inbox_post(struct sl_inbox *inbox, struct sl_post *post);
 void sl_inbox_wake(struct sl_inbox *inbox);
 
-/* The node's thread: runs what was posted so far, in order of posting. False: there was nothing. */
+/* The node's thread: runs what was posted so far, in order of posting. A post may call this again, to wait for one behind it.
+ * False: there was nothing. */
 bool sl_inbox_run(struct sl_inbox *inbox);
 
 /* The node's thread, round a sleep on `fd`. Between the two, true from _is_empty means that any later post wakes the sleeper. */
