@@ -11,6 +11,7 @@ install(EXPORT sealane NAMESPACE sealane:: FILE sealane-targets.cmake DESTINATIO
 install(FILES rpc/sealane.h transport/sealane_transport.h transport/sealane_status.h DESTINATION ${SEALANE_INCLUDE_DIR})
 install(DIRECTORY ${PROJECT_BINARY_DIR}/idl/ DESTINATION ${SEALANE_INCLUDE_DIR} FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY idl/ DESTINATION ${SEALANE_DATA_DIR}/idl FILES_MATCHING PATTERN "*.proto")
+install(PROGRAMS tools/make-certs.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME sealane-make-certs)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The CPU AEAD's library, as find_package and pkg-config name it.

@@ -9,20 +9,31 @@
 #   --hidden N       width of the mlp's hidden layer (128); 45000 makes tensors of 64 MiB and more: add --steps 10 --batch 4
 #                    --test 200, which runs for throughput, not for accuracy
 #   --link LINK      what must carry the lanes: local, the only one so far (local)
-#   other options    go to parameter-train as they are: --epochs N, --csv FILE, …; build/release/bin/parameter-train --help
+#   --synthetic      train on a small built-in set, without data files
+#   other options    go to parameter-train as they are: --epochs N (8), --steps N, --batch N, --csv FILE, …;
+#                    build/release/bin/parameter-train --help lists them
 #
 # Needs Debian 12, and root or sudo when a package is missing (tools/packages.sh). Leaves build/release and build/demo.csv, the learning
 # curve. The last line says what came out; the exit status is 0 only if all went well and the test accuracy is at least
-# 0.86 (0.83 for softmax; any for a run bounded by --steps, --epochs or --synthetic). SEALANE_NO_INSTALL=1 leaves packages alone.
+# 0.86 (0.83 for softmax; any for a run bounded by --steps, by --epochs below 8, or by --synthetic): 2 for a wrong command line, 130 or
+# 143 after SIGINT or SIGTERM, which stop everything, 1 for all else. SEALANE_NO_INSTALL=1 leaves packages alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { sed -n '5,16s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '5,19s/^# \{0,1\}//p' "$0"; }
 fail() {
     echo "demo: $*" >&2
     exit 1
 }
+misuse() {
+    echo "demo: $* (tools/demo.sh --help lists the options)" >&2
+    exit 2
+}
+number() { # option, value, least, most
+    [[ $2 =~ ^(0|[1-9][0-9]{0,14})$ ]] && [ "$2" -ge "$3" ] && [ "$2" -le "$4" ] || misuse "$1 $2: expected a whole number from $3 to $4"
+}
 
+batch=128 epochs=8 synthetic="" files=""
 shards=2 workers=4 model=mlp link=local bounded="" options=(--csv build/demo.csv)
 while [ $# -gt 0 ]; do
     case $1 in
@@ -35,49 +46,61 @@ while [ $# -gt 0 ]; do
         continue
         ;;
     esac
-    [[ $1 == --* ]] || fail "\"$1\" is no option (tools/demo.sh --help)"
-    [ "$1" = --synthetic ] || [ $# -ge 2 ] || fail "$1 needs a value (tools/demo.sh --help)"
+    [[ $1 == --* ]] || misuse "\"$1\" is no option"
     case $1 in
-    --shards) shards=$2 ;;
-    --workers) workers=$2 ;;
-    --model) model=$2 options+=("$1" "$2") ;;
-    --link) link=$2 ;;
-    --steps | --epochs) bounded=yes options+=("$1" "$2") ;;
     --synthetic)
-        bounded=yes options+=("$1")
+        bounded=yes synthetic=yes options+=("$1")
         shift
         continue
         ;;
-    --certs | --alone | --server-name | --allow) fail "$1 is the demo's own to choose" ;;
+    --certs | --alone | --server-name | --allow) misuse "$1 is the demo's own to choose" ;;
+    --shards | --workers | --model | --link | --hidden | --epochs | --steps | --batch | --lr | --momentum | --seed | --test) ;;
+    --csv | --weights | --timeout-s | --data | --train-images | --train-labels | --test-images | --test-labels) ;;
+    *) misuse "there is no option $1" ;;
+    esac
+    [ $# -ge 2 ] || misuse "$1 needs a value"
+    case $1 in
+    --shards) number "$1" "$2" 1 64 ;;
+    --workers) number "$1" "$2" 1 1024 ;;
+    --hidden) number "$1" "$2" 1 4194304 ;;
+    --epochs) number "$1" "$2" 1 1000000 ;;
+    --batch) number "$1" "$2" 1 1048576 ;;
+    --timeout-s) number "$1" "$2" 1 86400 ;;
+    --steps | --test) number "$1" "$2" 1 999999999 ;;
+    --seed) number "$1" "$2" 0 999999999999999 ;;
+    --model) [[ $2 == mlp || $2 == softmax ]] || misuse "--model $2: expected mlp or softmax" ;;
+    --link) [ "$2" = local ] || misuse "--link $2: this version has the link \"local\" only" ;;
+    esac
+    case $1 in
+    --shards) shards=$2 ;;
+    --workers) workers=$2 ;;
+    --link) link=$2 ;;
+    --model) model=$2 options+=("$1" "$2") ;;
+    --batch) batch=$2 options+=("$1" "$2") ;;
+    --epochs) epochs=$2 options+=("$1" "$2") ;;
+    --steps) bounded=yes options+=("$1" "$2") ;;
+    --data | --*-images | --*-labels) files=yes options+=("$1" "$2") ;;
     *) options+=("$1" "$2") ;;
     esac
     shift 2
 done
-[[ $shards =~ ^[1-9][0-9]?$ && $workers =~ ^[1-9][0-9]{0,3}$ ]] || fail "--shards (1 to 99) and --workers (1 to 9999) are numbers"
-[[ $model == mlp || $model == softmax ]] || fail "--model $model: expected mlp or softmax"
-[ "$link" = local ] || fail "--link $link: this version has the link \"local\" only"
+[ "$batch" -ge "$workers" ] || misuse "--batch $batch leaves some of $workers workers without an example"
+[ -z "$synthetic" ] || [ -z "$files" ] || misuse "--synthetic and data files exclude each other"
+[ "$epochs" -ge 8 ] || bounded=yes
 least=0.86
 [ "$model" != softmax ] || least=0.83
 [ -z "$bounded" ] || least=0
 
 [ -n "${SEALANE_NO_INSTALL:-}" ] || tools/packages.sh run
 
-mkdir -p build
-log=build/demo.log
-echo "demo: building (log: $log)"
-{ cmake --preset release && cmake --build --preset release; } >"$log" 2>&1 || {
-    tail -n 30 "$log" >&2
-    fail "the build failed; all of it is in $log"
-}
-
-# A CA and an identity for every process, made for this run and removed after it.
+# Certificates are made for this run and removed after it.
 certs=$(mktemp -d)
 out=$certs/out
 child=""
 trap 'rm -rf "$certs"' EXIT
 interrupted() { # exit status
     trap - INT TERM HUP
-    [ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
+    [ -z "$child" ] || kill -TERM -- "$child" 2>/dev/null || true
     wait
     echo "demo: interrupted" >&2
     exit "$1"
@@ -85,6 +108,23 @@ interrupted() { # exit status
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
 trap 'interrupted 129' HUP
+
+mkdir -p build
+log=build/demo.log
+echo "demo: building (log: $log)"
+# In the background and in a group of its own: a signal is heard at once, and ends the compilers as well.
+set -m
+{ cmake --preset release && cmake --build --preset release; } >"$log" 2>&1 </dev/null &
+child=-$!
+set +m
+wait "${child#-}" || {
+    child=""
+    tail -n 30 "$log" >&2
+    fail "the build failed; all of it is in $log"
+}
+child=""
+
+# A CA and an identity for every process.
 {
     tools/make-certs.sh "$certs"
     for ((rank = 0; rank < workers; rank++)); do
@@ -106,11 +146,11 @@ child=$!
 wait "$child" || status=$?
 child=""
 wait
-[ "$status" -ne 130 ] && [ "$status" -ne 143 ] || interrupted "$status"
+case $status in 129 | 130 | 143) interrupted "$status" ;; esac
 [ "$status" -eq 0 ] || fail "the training failed (exit status $status)"
 
 # "result: test accuracy 0.8799, 2 shards, 4 workers, sealed with AES-256-GCM over local"
-result=$(sed -nE 's/^result: test accuracy ([0-9.]+), ([0-9]+) shards, ([0-9]+) workers, sealed with ([A-Za-z0-9-]+) over ([a-z]+)$/\1 \2 \3 \4 \5/p' "$out")
+result=$(sed -nE 's/^result: test accuracy ([0-9.]+), ([0-9]+) shards?, ([0-9]+) workers?, sealed with ([A-Za-z0-9-]+) over ([a-z]+)$/\1 \2 \3 \4 \5/p' "$out")
 read -r accuracy shards workers suite carrier <<<"$result"
 [ -n "${carrier:-}" ] || fail "the training told no result"
 [ "$carrier" = "$link" ] || fail "the lanes ran over $carrier, not over $link"

@@ -23,10 +23,15 @@ enum {
 
 static void watched(sigset_t *set)
 {
+    struct sigaction old;
+
     (void)sigemptyset(set);
     (void)sigaddset(set, SIGCHLD);
     (void)sigaddset(set, SIGINT);
     (void)sigaddset(set, SIGTERM);
+    /* nohup's ignored one would come out of sigtimedwait all the same */
+    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        (void)sigaddset(set, SIGHUP);
 }
 
 bool children_new(size_t max, struct children *children)
@@ -54,12 +59,13 @@ static bool beside_this(const char *program, char path[PATH_MAX])
     return true;
 }
 
-/* In the child. The terminal's SIGINT goes to the whole group; the parent decides what it means. */
+/* In the child. The terminal's SIGINT and SIGHUP go to the whole group; the parent decides what they mean. */
 static _Noreturn void become(const char *path, char *const *argv, pid_t parent)
 {
     sigset_t none;
 
     (void)signal(SIGINT, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent)
@@ -164,7 +170,7 @@ int children_wait(struct children *children)
     while (children->running > 0) {
         int number = sigtimedwait(&set, NULL, &tick);
 
-        if ((number == SIGINT || number == SIGTERM) && !stopped) {
+        if (number > 0 && number != SIGCHLD && !stopped) {
             stopped = number;
             ask_s = clock_s();
             insist_s = ask_s + PATIENCE_S;

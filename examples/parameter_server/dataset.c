@@ -5,6 +5,7 @@
 #include "idx.h"
 #include "random.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,26 +101,55 @@ bool dataset_read_files(const char *const paths[4], char error[512], struct data
     return true;
 }
 
-bool dataset_read(const char *folder, char error[512], struct dataset *dataset_p)
+struct four_paths {
+    char texts[4][4096];
+    const char *paths[4];
+};
+
+static bool paths_in(const char *folder, char error[512], struct four_paths *four)
 {
     static const char *const names[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                          "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
-    const char *slash = strrchr(folder, '/');
-    char files[4][4096];
-    const char *paths[4];
 
     for (int i = 0; i < 4; i++) {
-        int length = snprintf(files[i], sizeof(files[i]), "%s/%s.gz", folder, names[i]);
+        char *text = four->texts[i];
+        int length = snprintf(text, sizeof(four->texts[i]), "%s/%s.gz", folder, names[i]);
 
-        if (length < 0 || (size_t)length >= sizeof(files[i])) {
+        if (length < 0 || (size_t)length >= sizeof(four->texts[i])) {
             (void)snprintf(error, 512, "the path of the data folder is too long");
             return false;
         }
-        if (access(files[i], F_OK) != 0)
-            files[i][length - 3] = '\0'; /* not gzipped, then */
-        paths[i] = files[i];
+        if (access(text, F_OK) != 0)
+            text[length - 3] = '\0'; /* not gzipped, then */
+        four->paths[i] = text;
     }
-    if (!dataset_read_files(paths, error, dataset_p))
+    return true;
+}
+
+bool dataset_is_there(const char *folder, const char *const files[4], char error[512])
+{
+    struct four_paths four;
+
+    if (!files[0]) {
+        if (!paths_in(folder, error, &four))
+            return false;
+        files = four.paths;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (access(files[i], R_OK) == 0)
+            continue;
+        (void)snprintf(error, 512, "%.400s: %s", files[i], strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+bool dataset_read(const char *folder, char error[512], struct dataset *dataset_p)
+{
+    const char *slash = strrchr(folder, '/');
+    struct four_paths four;
+
+    if (!paths_in(folder, error, &four) || !dataset_read_files(four.paths, error, dataset_p))
         return false;
     (void)snprintf(dataset_p->name, sizeof(dataset_p->name), "%s", slash ? slash + 1 : folder);
     return true;

@@ -24,6 +24,10 @@ struct dataset {
  * or damaged or when they do not belong together. Release with dataset_free. */
 bool dataset_read(const char *folder, char error[512], struct dataset *dataset_p);
 
+/* Are the files there, and readable? Those that `files` names, or those of dataset_read(folder) when files[0] is NULL. Else one
+ * line in `error`. */
+bool dataset_is_there(const char *folder, const char *const files[4], char error[512]);
+
 /* Any IDX sets: {train images, train labels, test images, test labels}. */
 bool dataset_read_files(const char *const paths[4], char error[512], struct dataset *dataset_p);
 

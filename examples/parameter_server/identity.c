@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 struct files {
@@ -50,8 +51,13 @@ struct sealane_credentials *identity_load(const struct options *options)
 
 void identity_print(const char *who, const struct sealane_security *security)
 {
-    (void)printf("%s: peer %s, %s, messages %s, tensors %s, link %s\n", who, security->peer,
-                 security->tls_suite, security->message_aead, security->bulk_aead, security->link);
+    (void)printf("%s: peer %s, handshake %s; ", who, security->peer, security->tls_suite);
+    if (strcmp(security->message_aead, security->bulk_aead) == 0)
+        (void)printf("data sealed with %s", security->bulk_aead);
+    else
+        (void)printf("messages sealed with %s, tensors with %s", security->message_aead,
+                     security->bulk_aead);
+    (void)printf(", link %s\n", security->link);
     (void)fflush(stdout);
 }
 

@@ -79,9 +79,13 @@ static const struct row rows[] = {
     {"--csv", "FILE", KIND_TEXT, W | T, AT(csv), 0, 0, "write the learning curve there"},
     {"--weights", "FILE", KIND_TEXT, W | T, AT(weights), 0, 0,
      "write the final weights there: f32, in the CPU's byte order"},
+    {"--verbose", NULL, KIND_FLAG, S | T, AT(verbose), 0, 0,
+     "servers tell what protects each lane, as workers do anyway"},
     {"--alone", NULL, KIND_FLAG, T, AT(alone), 0, 0,
      "the same training in this one process, without servers: its weights are the reference"},
 };
+
+static const char usual_data[] = "/usr/share/datasets/fashion-mnist";
 
 static const char *program_name(enum program program)
 {
@@ -203,6 +207,8 @@ static void check(const struct options *options)
     if (files && !(options->idx[0] && options->idx[1] && options->idx[2] && options->idx[3]))
         wrong(program,
               "--train-images, --train-labels, --test-images and --test-labels go together");
+    if (options->synthetic && (files || options->data != usual_data))
+        wrong(program, "--synthetic and data files exclude each other");
     if (strcmp(options->model, "mlp") != 0 && strcmp(options->model, "softmax") != 0)
         wrong(program, "--model %s is neither mlp nor softmax", options->model);
     if (options->batch < options->workers)
@@ -217,7 +223,7 @@ void options_parse(struct options *options, enum program program, int argc, char
                                 .shards = program == T ? 2 : 1,
                                 .workers = 4,
                                 .timeout_s = 60,
-                                .data = "/usr/share/datasets/fashion-mnist",
+                                .data = usual_data,
                                 .model = "mlp",
                                 .hidden = 128,
                                 .epochs = 8,

@@ -47,6 +47,7 @@ struct options {
 
     const char *csv, *weights;
     bool alone;
+    bool verbose; /* servers name their lanes, too */
 
     struct given { /* as they stood on the command line, for options_forward */
         const void *row;

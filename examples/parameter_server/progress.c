@@ -112,8 +112,9 @@ bool progress_end(struct progress *progress, struct trainer *t, const struct car
         (void)printf("result: ");
     (void)printf("test accuracy %.4f, ", progress->accuracy);
     if (carriage->shards > 0)
-        (void)printf("%zu shards, %llu workers, sealed with %s over %s\n", carriage->shards,
-                     (unsigned long long)t->options->workers, carriage->aead, carriage->link);
+        (void)printf("%zu shard%s, %llu worker%s, sealed with %s over %s\n", carriage->shards,
+                     carriage->shards == 1 ? "" : "s", (unsigned long long)t->options->workers,
+                     t->options->workers == 1 ? "" : "s", carriage->aead, carriage->link);
     else
         (void)printf("in one process: nothing travelled\n");
     (void)fflush(stdout);

@@ -31,7 +31,7 @@ static void on_lane(void *user, const struct sealane_security *security, bool up
 
     (void)why;
     server->lanes = up ? server->lanes + 1 : server->lanes - 1;
-    if (up)
+    if (up && server->options->verbose)
         identity_print(server->who, security);
 }
 
@@ -86,8 +86,9 @@ static int run(struct server *server)
         identity_complain(server->who, server->options->listen);
         return 1;
     }
-    (void)printf("%s: listens at %s for %llu workers\n", server->who, server->options->listen,
-                 (unsigned long long)server->options->workers);
+    (void)printf("%s: listens at %s for %llu worker%s\n", server->who, server->options->listen,
+                 (unsigned long long)server->options->workers,
+                 server->options->workers == 1 ? "" : "s");
     (void)fflush(stdout);
     if (serve(server) != SEALANE_OK) {
         identity_complain(server->who, "polling");

@@ -17,12 +17,20 @@ int stop_signal(void)
     return caught;
 }
 
+static void watch_unless_ignored(int number, const struct sigaction *action)
+{
+    struct sigaction old;
+
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        (void)sigaction(number, action, NULL);
+}
+
 void stop_watch(void)
 {
-    struct sigaction action = {.sa_handler = catch}, old;
+    struct sigaction action = {.sa_handler = catch};
 
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGTERM, &action, NULL);
-    if (sigaction(SIGINT, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-        (void)sigaction(SIGINT, &action, NULL);
+    watch_unless_ignored(SIGINT, &action);
+    watch_unless_ignored(SIGHUP, &action);
 }

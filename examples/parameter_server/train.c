@@ -2,6 +2,7 @@
 /* train.c - parameter-train: a whole training on this machine, as processes that trust each other by certificates only. */
 #include "alone.h"
 #include "children.h"
+#include "dataset.h"
 #include "options.h"
 
 #include <errno.h>
@@ -89,6 +90,20 @@ static int train(const struct options *options, const struct street *street)
     return status;
 }
 
+/* Told once and at once, not by every worker. */
+static bool data_is_there(const struct options *options)
+{
+    char error[512];
+
+    if (options->synthetic || dataset_is_there(options->data, options->idx, error))
+        return true;
+    (void)fprintf(
+        stderr,
+        "parameter-train: no data: %s (apt-get install dataset-fashion-mnist, or --data DIR, or --synthetic)\n",
+        error);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     struct options options;
@@ -96,6 +111,8 @@ int main(int argc, char **argv)
     int status;
 
     options_parse(&options, PROGRAM_TRAIN, argc, argv);
+    if (!data_is_there(&options))
+        return 1;
     if (options.alone)
         return train_alone(&options);
     if (!street_new(&street, options.shards))

@@ -286,7 +286,8 @@ Test(parameter_server, refuses_a_worker_with_another_plan)
     pid_t workers[2] = {start_worker("0", NULL, NULL)};
 
     cr_assert(log_waits_for(&stage, "worker-0.log", "training an mlp", 10));
-    cr_assert(log_waits_for(&stage, "shard-1.log", "link local", 10));
+    cr_assert(log_waits_for(&stage, "worker-0.log", "lane to shard 1: peer ", 10));
+    check_said("worker-0.log", "; data sealed with AES-256-GCM, link local");
     (void)usleep(200000); /* worker 0's joins arrive first: whoever joins second is refused */
     workers[1] = start_worker("1", "--momentum", "0.8");
     cr_assert_eq(process_wait(workers[1], 15), 1);
@@ -344,6 +345,30 @@ Test(parameter_server, stops_cleanly_when_it_alone_is_terminated)
     pid_t pid = start_training();
 
     check_interrupted(pid, pid, SIGTERM);
+}
+
+Test(parameter_server, stops_cleanly_when_its_terminal_goes_away)
+{
+    pid_t pid = start_training();
+
+    check_interrupted(pid, -pid, SIGHUP);
+}
+
+Test(parameter_server, tells_once_that_the_data_is_missing)
+{
+    const char *arguments[] = {"--certs", stage.folder, "--data", stage.folder, NULL};
+
+    cr_assert_eq(process_run(&stage, "train.log", "parameter-train", arguments), 1);
+    check_said("train.log", "/train-images-idx3-ubyte: No such file or directory");
+    cr_assert_eq(lines_of(log_text(&stage, "train.log")), 1);
+}
+
+Test(parameter_server, refuses_a_built_in_set_beside_files)
+{
+    const char *arguments[] = {"--certs", stage.folder, "--synthetic", "--data", "/tmp", NULL};
+
+    cr_assert_eq(process_run(&stage, "train.log", "parameter-train", arguments), 2);
+    check_said("train.log", "--synthetic and data files exclude each other");
 }
 
 Test(parameter_server, leaves_no_process_when_it_is_killed)
