@@ -30,7 +30,7 @@ static void usage(const char *program)
     exit(2);
 }
 
-void bench_options_parse(struct bench_options *options, int argc, char **argv)
+static void options_parse(struct bench_options *options, int argc, char **argv)
 {
     static const struct option known[] = {
         {"role", required_argument, NULL, 'r'},
@@ -46,7 +46,7 @@ void bench_options_parse(struct bench_options *options, int argc, char **argv)
     int option;
 
     *options =
-        (struct bench_options){.program = argv[0], .outstanding = 1, .seconds = 1, .rounds = 5};
+        (struct bench_options){.program = argv[0], .outstanding = 0, .seconds = 1, .rounds = 5};
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         switch (option) {
         case 'r':
@@ -63,6 +63,8 @@ void bench_options_parse(struct bench_options *options, int argc, char **argv)
             break;
         case 'o':
             options->outstanding = (uint32_t)strtoul(optarg, NULL, 0);
+            if (options->outstanding < 1)
+                usage(argv[0]);
             break;
         case 's':
             options->seconds = strtod(optarg, NULL);
@@ -77,7 +79,7 @@ void bench_options_parse(struct bench_options *options, int argc, char **argv)
             usage(argv[0]);
         }
     }
-    if (!options->certs || options->rounds < 1 || options->outstanding < 1 || options->seconds <= 0)
+    if (!options->certs || options->rounds < 1 || options->seconds <= 0)
         usage(argv[0]);
 }
 
@@ -174,7 +176,8 @@ static void serve_usage(struct sealane_call *call, const Bench__V1__UsageRequest
         die("usage");
 }
 
-int bench_serve(const struct bench_options *options)
+/* Until killed. */
+static _Noreturn void serve(const struct bench_options *options)
 {
     static const struct bench_v1_bench__handlers handlers = {.echo = serve_echo,
                                                              .put = serve_put,
@@ -437,7 +440,7 @@ void bench_compare(const struct bench_options *options, struct bench_figure *sea
     *unsealed = median(figures[1], rounds);
 }
 
-void bench_header(const struct bench_options *options, int argc, char **argv)
+static void header(const struct bench_options *options, int argc, char **argv)
 {
     char line[256] = "", model[200] = "unknown processor";
     FILE *cpuinfo = fopen("/proc/cpuinfo", "r");
@@ -457,4 +460,34 @@ void bench_header(const struct bench_options *options, int argc, char **argv)
     (void)printf(
         "\n# medians of %d rounds of %g s, sealed and unsealed in turn; GB/s and CPU s/GB count the payload once\n",
         options->rounds, options->seconds);
+}
+
+static void drive(const struct bench_program *program, struct bench_options *options)
+{
+    if (options->bytes > 0) {
+        program->row(options);
+        return;
+    }
+    for (size_t i = 0; i < program->points; i++) {
+        options->bytes = program->series[i].bytes;
+        if (program->series[i].outstanding > 0)
+            options->outstanding = program->series[i].outstanding;
+        program->row(options);
+    }
+}
+
+int bench_main(const struct bench_program *program, int argc, char **argv)
+{
+    struct bench_options options;
+
+    options_parse(&options, argc, argv);
+    if (options.outstanding == 0)
+        options.outstanding = program->outstanding;
+    if (options.role && strcmp(options.role, "server") == 0)
+        serve(&options);
+    if (options.role)
+        return program->client(&options);
+    header(&options, argc, argv);
+    drive(program, &options);
+    return 0;
 }

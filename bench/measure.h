@@ -33,10 +33,23 @@ struct bench_figure {
     double cpu_s_per_gb; /* client and server together */
 };
 
-void bench_options_parse(struct bench_options *options, int argc, char **argv);
+/* One row of a program's series. */
+struct bench_point {
+    uint64_t bytes;
+    uint32_t outstanding; /* 0: as the option or the program says */
+};
 
-/* Serves until killed. */
-int bench_serve(const struct bench_options *options);
+/* What is each program's own. */
+struct bench_program {
+    const struct bench_point *series;
+    size_t points;
+    uint32_t outstanding;                               /* when --outstanding is not given */
+    void (*row)(const struct bench_options *options);   /* measures and prints one point */
+    int (*client)(const struct bench_options *options); /* the client's process */
+};
+
+/* The whole program: a server's or client's process, or the driver, which measures one point (--bytes) or the series. */
+int bench_main(const struct bench_program *program, int argc, char **argv);
 
 struct bench_client {
     struct sealane_credentials *credentials;
@@ -71,8 +84,5 @@ int bench_fly(struct bench_flights *flights);
 /* Runs client and server of both variants, in turn. Median over rounds of each field, sealed and unsealed run in turn. */
 void bench_compare(const struct bench_options *options, struct bench_figure *sealed,
                    struct bench_figure *unsealed);
-
-/* Machine, command, library; once at the top. */
-void bench_header(const struct bench_options *options, int argc, char **argv);
 
 #endif

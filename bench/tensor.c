@@ -80,30 +80,16 @@ static void row(const struct bench_options *options)
     (void)fflush(stdout);
 }
 
-static int drive(struct bench_options *options, int argc, char **argv)
-{
-    static const uint64_t series[] = {65536, 1 << 20, 16 << 20, 64 << 20, 256 << 20};
-
-    if (options->outstanding == 1)
-        options->outstanding = 2; /* one in the wire while the other is answered */
-    bench_header(options, argc, argv);
-    if (options->bytes > 0) {
-        row(options);
-        return 0;
-    }
-    for (size_t i = 0; i < sizeof(series) / sizeof(series[0]); i++) {
-        options->bytes = series[i];
-        row(options);
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
-    struct bench_options options;
+    static const struct bench_point series[] = {
+        {65536, 0}, {1 << 20, 0}, {16 << 20, 0}, {64 << 20, 0}, {256 << 20, 0}};
+    static const struct bench_program program = {
+        .series = series,
+        .points = sizeof(series) / sizeof(series[0]),
+        .outstanding = 2, /* one in the wire while the other is answered */
+        .row = row,
+        .client = client};
 
-    bench_options_parse(&options, argc, argv);
-    if (!options.role)
-        return drive(&options, argc, argv);
-    return strcmp(options.role, "server") == 0 ? bench_serve(&options) : client(&options);
+    return bench_main(&program, argc, argv);
 }

@@ -48,32 +48,15 @@ static void row(const struct bench_options *options)
     (void)fflush(stdout);
 }
 
-static int drive(struct bench_options *options, int argc, char **argv)
-{
-    static const struct {
-        uint64_t bytes;
-        uint32_t outstanding;
-    } series[] = {{64, 1}, {4096, 1}, {65536, 1}, {64, 64}, {4096, 64}, {65536, 64}};
-
-    bench_header(options, argc, argv);
-    if (options->bytes > 0) {
-        row(options);
-        return 0;
-    }
-    for (size_t i = 0; i < sizeof(series) / sizeof(series[0]); i++) {
-        options->bytes = series[i].bytes;
-        options->outstanding = series[i].outstanding;
-        row(options);
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
-    struct bench_options options;
+    static const struct bench_point series[] = {{64, 1},  {4096, 1},  {65536, 1},
+                                                {64, 64}, {4096, 64}, {65536, 64}};
+    static const struct bench_program program = {.series = series,
+                                                 .points = sizeof(series) / sizeof(series[0]),
+                                                 .outstanding = 1,
+                                                 .row = row,
+                                                 .client = client};
 
-    bench_options_parse(&options, argc, argv);
-    if (!options.role)
-        return drive(&options, argc, argv);
-    return strcmp(options.role, "server") == 0 ? bench_serve(&options) : client(&options);
+    return bench_main(&program, argc, argv);
 }

@@ -3,6 +3,8 @@
  * their way in are in intake.c. */
 #include "rpc/call.h"
 
+#include "transport/bytes.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,22 +158,15 @@ void sl_call_stop(struct sealane_call *call)
 
 /* ---- table ---- */
 
-/* A server's ids are its client's choice: a multiplier that the client does not know keeps it from filling one bucket. */
-static size_t bucket_index(const struct sl_call_table *table, uint64_t id)
-{
-    return (size_t)((id * table->spread) >> (64 - SL_BUCKETS_LOG2));
-}
-
 static struct sealane_call **bucket_of(struct sl_call_table *table, uint64_t id)
 {
-    return &table->buckets[bucket_index(table, id)];
+    return &table->buckets[sl_spread(id, table->spread, SL_BUCKETS_LOG2)];
 }
 
 SEALANE_RESULT sl_table_init(struct sl_call_table *table)
 {
     if (getrandom(&table->spread, sizeof(table->spread), 0) != (ssize_t)sizeof(table->spread))
         return SL_FAIL_CAUSE(SEALANE_RESOURCE_EXHAUSTED, errno, "no random bytes: errno %d", errno);
-    table->spread |= 1; /* odd: no bit of an id is lost */
     return SEALANE_OK;
 }
 
@@ -198,7 +193,7 @@ void sl_table_remove(struct sl_call_table *table, struct sealane_call *call)
 
 struct sealane_call *sl_table_find(const struct sl_call_table *table, uint64_t id)
 {
-    struct sealane_call *call = table->buckets[bucket_index(table, id)];
+    struct sealane_call *call = table->buckets[sl_spread(id, table->spread, SL_BUCKETS_LOG2)];
 
     while (call && call->id != id)
         call = call->bucket_next;

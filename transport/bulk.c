@@ -280,19 +280,6 @@ bool sl_bulk_next_record(struct sl_lane *lane, struct sl_record *record,
     return true;
 }
 
-bool sl_bulk_forget(struct sl_lane *lane, struct sl_send *send)
-{
-    struct sl_bulk_out *out = &lane->out;
-
-    if (send->jobs > 0)
-        return false;
-    for (uint64_t i = out->written; i < out->begun; i++) {
-        if (batch_at(out, i)->send == send)
-            batch_at(out, i)->send = NULL;
-    }
-    return true;
-}
-
 /* ---- in ---- */
 
 SEALANE_RESULT sl_bulk_announced(struct sl_lane *lane, const struct sl_record *record)
@@ -424,4 +411,18 @@ void sl_bulk_turn_in(struct sl_lane *lane, size_t *budget)
     }
     if (status != SEALANE_OK && lane->state != SL_LANE_CLOSING)
         sl_lane_break(lane, status);
+}
+
+bool sl_bulk_drain(struct sl_lane *lane)
+{
+    struct sl_receiver *rx = &lane->rx[SL_RING_BULK];
+    struct sl_bulk_out *out = &lane->out;
+
+    while (out->jobs_done < out->jobs_taken &&
+           out->jobs[out->jobs_done % out->limit].state != SL_JOB_PENDING)
+        out->jobs_done++;
+    while (rx->next < lane->in.submitted &&
+           lane->in.jobs[rx->next % rx->geometry.slots].state != SL_JOB_PENDING)
+        rx->next++;
+    return !sl_bulk_is_busy(lane);
 }

@@ -42,6 +42,13 @@ static inline uint64_t sl_get64(const uint8_t *from)
     return sl_get32(from) | ((uint64_t)sl_get32(from + 4) << 32);
 }
 
+/* One of 2^log2 buckets for an id that a peer chose. `secret` is random and the peer does not know it, so that it cannot choose ids
+ * which share a bucket (multiplicative hashing; made odd so that no bit of an id is lost). */
+static inline size_t sl_spread(uint64_t id, uint64_t secret, unsigned log2)
+{
+    return (size_t)((id * (secret | 1)) >> (64 - log2));
+}
+
 /* Reads private bytes front to back. After the first read past the end `bad` stays set and every read
  * gives zero or NULL, so a parser may check once, at its end. */
 struct sl_cursor {

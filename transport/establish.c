@@ -38,7 +38,7 @@ static void handshake_late(struct sl_timer *timer)
 
 static void liveness_check(struct sl_timer *timer);
 
-static void liveness_start(struct sl_lane *lane)
+void sl_establish_watch(struct sl_lane *lane)
 {
     uint64_t period = (uint64_t)lane->options.dead_after_ms * 1000000 / 4;
 
@@ -74,7 +74,7 @@ static void liveness_check(struct sl_timer *timer)
             return;
         }
     }
-    liveness_start(lane);
+    sl_establish_watch(lane);
 }
 
 /* ---- HELLO ---- */
@@ -394,11 +394,6 @@ void sl_establish_start(struct sl_lane *lane)
         sl_lane_break(lane, SEALANE_RESOURCE_EXHAUSTED);
     else if (lane->server)
         handshake_begin(lane);
-}
-
-void sl_establish_up(struct sl_lane *lane)
-{
-    liveness_start(lane);
 }
 
 void sl_establish_event(struct sl_lane *lane, const struct sl_link_event *event)

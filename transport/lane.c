@@ -96,15 +96,22 @@ static uint8_t shift_for(uint32_t option, uint32_t record_bytes)
     return (uint8_t)(EPOCH_BYTES_LOG2 - log2);
 }
 
+struct sl_hello_geometry sl_lane_geometry(const struct sl_lane_options *options)
+{
+    return (struct sl_hello_geometry){
+        .message_slot_bytes = or_default(options->message_slot_bytes, 8192),
+        .message_slots = or_default(options->message_slots, 128),
+        .bulk_chunk_bytes = or_default(options->bulk_chunk_bytes, 65536),
+        .bulk_slots = or_default(options->bulk_slots, 64),
+    };
+}
+
 static void options_resolve(struct sl_lane *lane)
 {
     struct sl_lane_options *options = &lane->options;
     struct sl_hello *mine = &lane->mine;
 
-    mine->geometry.message_slot_bytes = or_default(options->message_slot_bytes, 8192);
-    mine->geometry.message_slots = or_default(options->message_slots, 128);
-    mine->geometry.bulk_chunk_bytes = or_default(options->bulk_chunk_bytes, 65536);
-    mine->geometry.bulk_slots = or_default(options->bulk_slots, 64);
+    mine->geometry = sl_lane_geometry(options);
     mine->max_calls = or_default(options->max_calls, 4096);
     mine->eager_bytes = or_default(options->eager_bytes, 262144);
     mine->shift[SL_RING_MESSAGE] =
@@ -135,7 +142,6 @@ struct sl_lane *sl_lane_new(struct sealane_node *node, const struct sl_lane_opti
         free(lane);
         return NULL;
     }
-    lane->spread |= 1; /* odd: no bit of an id is lost */
     lane->options.server_name = lane->server_name;
     lane->link = link;
     link->owner = lane;
@@ -259,10 +265,9 @@ SEALANE_RESULT sl_lane_send(struct sl_lane *lane, struct sl_send *send)
     return SEALANE_OK;
 }
 
-/* Ids are the client's choice: a multiplier that it does not know keeps it from filling one list. */
 struct sl_sends *sl_lane_waiting(struct sl_lane *lane, uint64_t call)
 {
-    return &lane->waiting[(call * lane->spread) >> (64 - SL_WAITING_LOG2)];
+    return &lane->waiting[sl_spread(call, lane->spread, SL_WAITING_LOG2)];
 }
 
 void sl_lane_sent(struct sl_lane *lane, struct sl_send *send)
@@ -287,8 +292,8 @@ bool sl_lane_abandon(struct sl_lane *lane, struct sl_send *send)
         send->state = SL_SEND_SEALING;
         sl_sends_push(&lane->sealing, send);
     }
-    if (!sl_bulk_forget(lane, send))
-        return false;
+    if (send->jobs > 0)
+        return false; /* chunks of it are being sealed */
     sl_sends_remove(&lane->sealing, send);
     send->state = SL_SEND_DONE;
     return true;
@@ -446,8 +451,7 @@ void sl_lane_link_event(struct sl_lane *lane, const struct sl_link_event *event)
         return;
     }
     if (event->kind == SL_LINK_GONE) {
-        while (lane->state == SL_LANE_UP &&
-               lane->rx[SL_RING_MESSAGE].next < lane->rx[SL_RING_MESSAGE].counted)
+        while (lane->state == SL_LANE_UP && sl_receiver_has_more(&lane->rx[SL_RING_MESSAGE]))
             sl_lane_frames_in(lane); /* what arrived before the end still counts */
         (void)snprintf(why, sizeof(why), "the peer is gone: %s", event->why);
         lane->gone = true;
@@ -483,8 +487,8 @@ bool sl_lane_turn(struct sl_lane *lane, size_t *budget)
     if (lane->state != SL_LANE_CLOSING)
         sl_lane_frames_out(lane);
     return lane->state == SL_LANE_UP &&
-           (lane->rx[SL_RING_MESSAGE].next < lane->rx[SL_RING_MESSAGE].counted ||
-            sl_bulk_has_work(lane) || sl_bulk_is_busy(lane) || waits_for_link(lane));
+           (sl_receiver_has_more(&lane->rx[SL_RING_MESSAGE]) || sl_bulk_has_work(lane) ||
+            sl_bulk_is_busy(lane) || waits_for_link(lane));
 }
 
 bool sl_lane_finish(struct sl_lane *lane)
@@ -494,20 +498,8 @@ bool sl_lane_finish(struct sl_lane *lane)
                                   .bytes = (const uint8_t *)lane->close_why,
                                   .count = strlen(lane->close_why)};
 
-    if (lane->handshake_busy || sl_bulk_is_busy(lane)) {
-        struct sl_bulk_out *out = &lane->out;
-
-        /* Jobs that finished are seen here, as no turn looks at a closing lane. */
-        while (out->jobs_done < out->jobs_taken &&
-               out->jobs[out->jobs_done % out->limit].state != SL_JOB_PENDING)
-            out->jobs_done++;
-        while (lane->rx[SL_RING_BULK].next < lane->in.submitted &&
-               lane->in.jobs[lane->rx[SL_RING_BULK].next % lane->rx[SL_RING_BULK].geometry.slots]
-                       .state != SL_JOB_PENDING)
-            lane->rx[SL_RING_BULK].next++;
-        if (lane->handshake_busy || sl_bulk_is_busy(lane))
-            return false;
-    }
+    if (lane->handshake_busy || !sl_bulk_drain(lane))
+        return false;
     if (lane->handshake)
         sl_establish_flush(lane); /* the alert */
     if (lane->was_up && !lane->gone && lane->close_status != SEALANE_DATA_LOSS && lane->link)

@@ -86,7 +86,7 @@ static SEALANE_RESULT take_confirm(struct sl_lane *lane, const struct sl_record 
             record->type);
     lane->state = SL_LANE_UP;
     lane->was_up = true;
-    sl_establish_up(lane);
+    sl_establish_watch(lane);
     SL_LOG(SL_LOG_INFO, "lane with %s is up: %s, %s, link %s", lane->security.peer,
            lane->security.tls_suite, lane->security.message_aead, lane->security.link);
     sl_lane_tell(lane, &ready);
@@ -168,7 +168,8 @@ void sl_lane_frames_in(struct sl_lane *lane)
     struct sl_receiver *rx = &lane->rx[SL_RING_MESSAGE];
     uint32_t frames = 0;
 
-    while (lane->state != SL_LANE_CLOSING && rx->next < rx->counted && frames++ < FRAMES_PER_TURN) {
+    while (lane->state != SL_LANE_CLOSING && sl_receiver_has_more(rx) &&
+           frames++ < FRAMES_PER_TURN) {
         enum sealane_status status = frame_take(lane);
 
         if (status != SEALANE_OK)

@@ -147,8 +147,8 @@ void sl_queue_clear(struct sl_queue *queue);
 /* The lane has its link: starts the clock and, at a server, TLS. */
 void sl_establish_start(struct sl_lane *lane);
 
-/* The lane is up: from now on the clock watches for silence. */
-void sl_establish_up(struct sl_lane *lane);
+/* The lane is up: from now on, and again at each look, the clock watches for silence. */
+void sl_establish_watch(struct sl_lane *lane);
 
 /* A link's event for a lane that is neither up nor closing. */
 void sl_establish_event(struct sl_lane *lane, const struct sl_link_event *event);
@@ -171,6 +171,9 @@ bool sl_lane_turn(struct sl_lane *lane, size_t *budget);
 
 /* Closing: true once CLOSED was told and the lane may be freed. */
 bool sl_lane_finish(struct sl_lane *lane);
+
+/* The geometry that options ask for, defaults filled in. */
+struct sl_hello_geometry sl_lane_geometry(const struct sl_lane_options *options);
 
 /* The list in which a send of this call waits for ALLOW. */
 struct sl_sends *sl_lane_waiting(struct sl_lane *lane, uint64_t call);
@@ -229,8 +232,8 @@ bool sl_bulk_next_record(struct sl_lane *lane, struct sl_record *record,
 /* Jobs that still touch memory. */
 bool sl_bulk_is_busy(const struct sl_lane *lane);
 
-/* The send is given up: true when no job reads it. */
-bool sl_bulk_forget(struct sl_lane *lane, struct sl_send *send);
+/* Of a lane that is closing, which takes no turns any more: true once no job touches memory. */
+bool sl_bulk_drain(struct sl_lane *lane);
 
 /* ---- node.c ---- */
 

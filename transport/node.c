@@ -265,7 +265,8 @@ static bool port_poll(struct sealane_node *node, const struct sl_link_ops *ops,
 
         if (link->owner)
             sl_lane_link_event(link->owner, &events[i]);
-        else if (events[i].kind == SL_LINK_ACCEPTED && !accepted(node, listener, link))
+        else if (events[i].kind == SL_LINK_ACCEPTED &&
+                 !(listener && accepted(node, listener, link)))
             refused[refusals++] = link;
     }
     for (int i = 0; i < refusals; i++)
@@ -309,12 +310,7 @@ SEALANE_RESULT sl_node_check_address(const struct sealane_node *node, const char
 
 static SEALANE_RESULT options_check(const struct sl_lane_options *options)
 {
-    struct sl_hello_geometry geometry = {
-        .message_slot_bytes = options->message_slot_bytes ? options->message_slot_bytes : 8192,
-        .message_slots = options->message_slots ? options->message_slots : 128,
-        .bulk_chunk_bytes = options->bulk_chunk_bytes ? options->bulk_chunk_bytes : 65536,
-        .bulk_slots = options->bulk_slots ? options->bulk_slots : 64,
-    };
+    struct sl_hello_geometry geometry = sl_lane_geometry(options);
 
     if (!options->credentials || !options->on_event)
         return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a lane needs credentials and somebody to tell");

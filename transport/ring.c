@@ -37,6 +37,11 @@ SEALANE_RESULT sl_receiver_count(struct sl_receiver *receiver, uint32_t slots)
     return SEALANE_OK;
 }
 
+bool sl_receiver_has_more(const struct sl_receiver *receiver)
+{
+    return receiver->next < receiver->counted;
+}
+
 uint32_t sl_receiver_untold(const struct sl_receiver *receiver)
 {
     return (uint32_t)(receiver->next - receiver->told);

@@ -60,6 +60,9 @@ bool sl_sender_has_key(const struct sl_sender *sender);
 /* The link says `slots` more were written: DATA_LOSS when that cannot be. */
 SEALANE_RESULT sl_receiver_count(struct sl_receiver *receiver, uint32_t slots);
 
+/* True when something was announced that was not accepted yet. */
+bool sl_receiver_has_more(const struct sl_receiver *receiver);
+
 /* Slots that the peer does not know yet to be free again. */
 uint32_t sl_receiver_untold(const struct sl_receiver *receiver);
 
