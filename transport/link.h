@@ -22,8 +22,9 @@
 struct sl_port; /* the provider's; opaque here */
 
 enum {
-    SL_GRANT_BYTES = 32,      /* a ring's descriptor; travels inside TLS only */
-    SL_LINK_SEND_BYTES = 4096 /* most bytes of one two-sided send */
+    SL_GRANT_BYTES = 32,       /* a ring's descriptor; travels inside TLS only */
+    SL_LINK_SEND_BYTES = 4096, /* most bytes of one two-sided send */
+    SL_ADDRESS_BYTES = 128     /* an address, its end included */
 };
 
 enum sl_ring_id {
@@ -81,8 +82,10 @@ struct sl_link_ops {
     void (*close)(struct sl_port *port);
 
     /* Starts accepting. INVALID_ARGUMENT for a malformed address, ALREADY_EXISTS when somebody listens there,
-     * PERMISSION_DENIED and so on as the system says. */
-    SEALANE_RESULT (*listen)(struct sl_port *port, const char *address);
+     * PERMISSION_DENIED and so on as the system says. `bound`, unless NULL, gets the address to connect to: the same, with
+     * the port that the system chose in place of port 0. */
+    SEALANE_RESULT (*listen)
+    (struct sl_port *port, const char *address, char bound[SL_ADDRESS_BYTES]);
 
     /* Starts connecting; CONNECTED or GONE follows. A server that is not there, refuses or is too busy is told by GONE;
      * errors are INVALID_ARGUMENT and what keeps this side from trying. */
@@ -94,13 +97,13 @@ struct sl_link_ops {
 
     /* Opens a ring of this side to the peer's writes. `stride` is the distance of slots. Writes the descriptor that
      * the peer hands to attach. The memory stays the caller's; it must outlive the link. */
-    SEALANE_RESULT (*grant)
+    SEALANE_RESULT(*grant)
     (struct sl_link *link, enum sl_ring_id ring, const struct sl_ring_memory *memory, size_t stride,
      uint8_t descriptor[SL_GRANT_BYTES]);
 
     /* Takes the peer's grant. The descriptor came through TLS; bytes and stride are what HELLO says, and are checked
      * against what the carrier can see (a memfd's size and seals). DATA_LOSS when they do not fit. */
-    SEALANE_RESULT (*attach)
+    SEALANE_RESULT(*attach)
     (struct sl_link *link, enum sl_ring_id ring, const uint8_t descriptor[SL_GRANT_BYTES],
      size_t bytes, size_t stride);
 

@@ -104,7 +104,8 @@ SEALANE_RESULT sl_local_failed(const char *what, const char *on);
 /* ---- link_local_listen.c ---- */
 
 bool sl_local_handles(const char *address);
-SEALANE_RESULT sl_local_listen(struct sl_port *port, const char *address);
+SEALANE_RESULT sl_local_listen(struct sl_port *port, const char *address,
+                               char bound[SL_ADDRESS_BYTES]);
 SEALANE_RESULT sl_local_connect(struct sl_port *port, const char *address, struct sl_link **link_p);
 
 /* Takes in a bounded number of peers from all listeners. */

@@ -211,7 +211,8 @@ static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_local_liste
     return sl_local_watch(port, listener->fd, NULL);
 }
 
-SEALANE_RESULT sl_local_listen(struct sl_port *port, const char *address)
+SEALANE_RESULT sl_local_listen(struct sl_port *port, const char *address,
+                               char bound[SL_ADDRESS_BYTES])
 {
     struct sl_local_listener *listener = calloc(1, sizeof(*listener));
     enum sealane_status status;
@@ -224,6 +225,8 @@ SEALANE_RESULT sl_local_listen(struct sl_port *port, const char *address)
         listener_free(listener);
         return status;
     }
+    if (bound)
+        (void)snprintf(bound, SL_ADDRESS_BYTES, "%s", address);
     listener->next = port->listeners;
     port->listeners = listener;
     return SEALANE_OK;

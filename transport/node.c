@@ -358,7 +358,7 @@ SEALANE_RESULT sl_node_listen(struct sealane_node *node, const char *address,
     listener->options.server_name = NULL;
     status = listener->link->open(&listener->port);
     if (status == SEALANE_OK) {
-        status = listener->link->listen(listener->port, address);
+        status = listener->link->listen(listener->port, address, NULL);
         if (status != SEALANE_OK)
             listener->link->close(listener->port);
     }

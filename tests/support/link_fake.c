@@ -442,7 +442,8 @@ static struct sl_port *listener_find(struct link_fake_world *world, const char *
     return NULL;
 }
 
-static SEALANE_RESULT fake_listen(struct sl_port *port, const char *address)
+static SEALANE_RESULT fake_listen(struct sl_port *port, const char *address,
+                                  char bound[SL_ADDRESS_BYTES])
 {
     struct listening *listening;
     bool taken;
@@ -453,6 +454,8 @@ static SEALANE_RESULT fake_listen(struct sl_port *port, const char *address)
     if (!taken) {
         listening = make(sizeof(*listening));
         (void)snprintf(listening->name, sizeof(listening->name), "%s", address + 5);
+        if (bound)
+            (void)snprintf(bound, SL_ADDRESS_BYTES, "%s", address);
         listening->next = port->listening;
         port->listening = listening;
     }

@@ -28,7 +28,7 @@ static inline void refuses_malformed_addresses(const struct link_world *world)
     for (size_t i = 0; world->malformed[i]; i++) {
         struct sl_port *port = pair.sides[CONNECTING].port;
 
-        cr_assert_eq(world->ops->listen(port, world->malformed[i]), SEALANE_INVALID_ARGUMENT);
+        cr_assert_eq(world->ops->listen(port, world->malformed[i], NULL), SEALANE_INVALID_ARGUMENT);
         cr_assert_eq(world->ops->connect(port, world->malformed[i], &link),
                      SEALANE_INVALID_ARGUMENT);
         cr_assert_eq(link, NULL, "an output was set by a call that failed");
@@ -42,10 +42,10 @@ static inline void lets_one_listen_at_an_address(const struct link_world *world)
 
     ports_open(&pair, world);
     for (int side = 0; side < 2; side++)
-        cr_assert_eq(world->ops->listen(pair.sides[side].port, pair.address),
+        cr_assert_eq(world->ops->listen(pair.sides[side].port, pair.address, NULL),
                      SEALANE_ALREADY_EXISTS);
     side_close(&pair, ACCEPTING);
-    cr_assert_eq(world->ops->listen(pair.sides[CONNECTING].port, pair.address), SEALANE_OK,
+    cr_assert_eq(world->ops->listen(pair.sides[CONNECTING].port, pair.address, NULL), SEALANE_OK,
                  "the address is not free again: %s", sealane_last_error()->message);
     pair_down(&pair);
 }

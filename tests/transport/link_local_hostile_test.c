@@ -81,7 +81,7 @@ static struct raw raw_client(void)
 
     (void)snprintf(address, sizeof(address), "unix-abstract:%s", at.sun_path + 1);
     cr_assert_eq(ops->open(&raw.port), SEALANE_OK);
-    cr_assert_eq(ops->listen(raw.port, address), SEALANE_OK);
+    cr_assert_eq(ops->listen(raw.port, address, NULL), SEALANE_OK);
     cr_assert_eq(connect(raw.fd, (struct sockaddr *)&at, bytes), 0);
     raw.link = raw_expect(&raw, SL_LINK_ACCEPTED).link;
     return raw;

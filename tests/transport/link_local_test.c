@@ -112,7 +112,7 @@ Test(link_local_files, replaces_what_a_dead_server_left_and_leaves_nothing)
     struct sl_port *port = port_open();
 
     left_over_make(&place);
-    cr_assert_eq(sl_link_local.listen(port, place.address), SEALANE_OK, "%s",
+    cr_assert_eq(sl_link_local.listen(port, place.address, NULL), SEALANE_OK, "%s",
                  sealane_last_error()->message);
     cr_assert_eq(place_count(&place), 1);
     cr_assert(can_connect(place.address));
@@ -129,11 +129,11 @@ Test(link_local_files, does_not_replace_a_living_server_or_a_plain_file)
 
     cr_assert_neq(file, NULL);
     (void)fclose(file);
-    cr_assert_eq(sl_link_local.listen(port, place.address), SEALANE_ALREADY_EXISTS);
+    cr_assert_eq(sl_link_local.listen(port, place.address, NULL), SEALANE_ALREADY_EXISTS);
     cr_assert_eq(access(place.path, F_OK), 0);
     (void)unlink(place.path);
-    cr_assert_eq(sl_link_local.listen(port, place.address), SEALANE_OK);
-    cr_assert_eq(sl_link_local.listen(other, place.address), SEALANE_ALREADY_EXISTS);
+    cr_assert_eq(sl_link_local.listen(port, place.address, NULL), SEALANE_OK);
+    cr_assert_eq(sl_link_local.listen(other, place.address, NULL), SEALANE_ALREADY_EXISTS);
     cr_assert(can_connect(place.address));
     sl_link_local.close(other);
     cr_assert(can_connect(place.address), "the end of the refused one ended the first");
@@ -146,7 +146,7 @@ Test(link_local_files, does_not_remove_a_file_that_is_no_longer_its_own)
     struct place place = place_make();
     struct sl_port *port = port_open();
 
-    cr_assert_eq(sl_link_local.listen(port, place.address), SEALANE_OK);
+    cr_assert_eq(sl_link_local.listen(port, place.address, NULL), SEALANE_OK);
     cr_assert_eq(unlink(place.path), 0);
     left_over_make(&place);
     sl_link_local.close(port);
@@ -166,7 +166,7 @@ static void *starter_run(void *context)
     struct starter *starter = context;
 
     (void)pthread_barrier_wait(starter->barrier);
-    starter->status = sl_link_local.listen(starter->port, starter->place->address);
+    starter->status = sl_link_local.listen(starter->port, starter->place->address, NULL);
     return NULL;
 }
 
@@ -205,11 +205,12 @@ Test(link_local_files, has_the_mode_of_the_umask_and_says_what_failed)
     mode_t before = umask(077);
     struct stat info;
 
-    cr_assert_eq(sl_link_local.listen(port, place.address), SEALANE_OK);
+    cr_assert_eq(sl_link_local.listen(port, place.address, NULL), SEALANE_OK);
     (void)umask(before);
     cr_assert_eq(stat(place.path, &info), 0);
     cr_assert_eq(info.st_mode & 077, 0);
-    cr_assert_eq(sl_link_local.listen(port, "unix:/no/such/directory/socket"), SEALANE_NOT_FOUND);
+    cr_assert_eq(sl_link_local.listen(port, "unix:/no/such/directory/socket", NULL),
+                 SEALANE_NOT_FOUND);
     cr_assert_neq(strstr(sealane_last_error()->message, "/no/such/directory/socket"), NULL);
     sl_link_local.close(port);
     place_remove(&place);
@@ -221,14 +222,14 @@ Test(link_local_files, takes_names_up_to_the_limit_that_it_tells)
     char address[128];
     unsigned most = 0;
 
-    cr_assert_eq(sl_link_local.listen(port, malformed[2]), SEALANE_INVALID_ARGUMENT);
+    cr_assert_eq(sl_link_local.listen(port, malformed[2], NULL), SEALANE_INVALID_ARGUMENT);
     cr_assert_eq(sscanf(strstr(sealane_last_error()->message, "expected 1 to"), "expected 1 to %u",
                         &most),
                  1);
     (void)snprintf(address, sizeof(address), "unix:/tmp/sealane-%06d-%.*s", (int)getpid(),
                    (int)most - 20, LONG_NAME);
     cr_assert_eq(strlen(address), most + strlen("unix:"));
-    cr_assert_eq(sl_link_local.listen(port, address), SEALANE_OK);
+    cr_assert_eq(sl_link_local.listen(port, address, NULL), SEALANE_OK);
     cr_assert(can_connect(address));
     sl_link_local.close(port);
 }

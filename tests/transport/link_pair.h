@@ -118,8 +118,8 @@ static inline void ports_open(struct link_pair *pair, const struct link_world *w
     cr_assert_eq(sl_memory_host_new(&pair->memory), SEALANE_OK);
     for (int side = 0; side < 2; side++)
         cr_assert_eq(world->ops->open(&pair->sides[side].port), SEALANE_OK);
-    cr_assert_eq(world->ops->listen(pair->sides[ACCEPTING].port, pair->address), SEALANE_OK, "%s",
-                 sealane_last_error()->message);
+    cr_assert_eq(world->ops->listen(pair->sides[ACCEPTING].port, pair->address, NULL), SEALANE_OK,
+                 "%s", sealane_last_error()->message);
 }
 
 /* One more link between the two ports; the pair's own links stay as they are. */
