@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unary.c - latency and rate of small unary calls, sealed and unsealed. */
+/* unary.c - latency and rate of small unary calls. */
 #include "measure.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void landed(struct sealane_call *call, enum sealane_status status,
                    const Bench__V1__Blob *reply, void *user)
@@ -17,46 +15,52 @@ static void landed(struct sealane_call *call, enum sealane_status status,
 
 static enum sealane_status start(struct bench_flight *flight)
 {
-    return bench_v1_bench_echo__start(flight->all->client.channel, flight->all->request, NULL,
-                                      landed, flight, NULL);
+    return bench_v1_bench_echo__start(flight->all->channel, flight->all->user, NULL, landed, flight,
+                                      NULL);
 }
 
 static int client(const struct bench_options *options)
 {
     Bench__V1__Blob request = BENCH__V1__BLOB__INIT;
-    struct bench_flights flights = {.options = options, .start = start, .request = &request};
-    int status;
+    struct bench_flights flights = {.options = options, .start = start, .user = &request};
 
     request.data.len = options->bytes;
-    request.data.data = calloc(1, options->bytes + 1);
-    status = request.data.data ? bench_fly(&flights) : 1;
+    request.data.data = calloc(1, options->bytes);
+    if (!request.data.data)
+        return 1;
+    bench_fly(&flights);
     free(request.data.data);
-    return status;
+    return 0;
 }
 
-static void row(const struct bench_options *options)
+static void judge(const struct bench_table *table)
 {
-    struct bench_figure s, u;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct bench_figure *f = table->figures[i];
 
-    bench_compare(options, &s, &u);
-    (void)printf(
-        "%8llu B x%-3u sealed p50 %7.2f us p99 %7.2f us %9.0f calls/s %7.2f CPU s/GB | unsealed p50 %7.2f us p99 %7.2f us "
-        "%9.0f calls/s %7.2f CPU s/GB | sealed/unsealed rate %.3f\n",
-        (unsigned long long)options->bytes, options->outstanding, s.p50_us, s.p99_us, s.calls_per_s,
-        s.cpu_s_per_gb, u.p50_us, u.p99_us, u.calls_per_s, u.cpu_s_per_gb,
-        s.calls_per_s / u.calls_per_s);
-    (void)fflush(stdout);
+        if (table->points[i].bytes == 64 && table->points[i].outstanding == 1) {
+            if (table->regime == BENCH_POLL)
+                bench_asked_most("64 B p50 us, local", f[BENCH_LOCAL].p50_us, 3);
+            bench_asked_most("64 B p50, tcp / raw TCP",
+                             f[BENCH_TCP].p50_us / f[BENCH_RAW_TCP].p50_us, 1.8);
+        }
+        if (table->points[i].bytes == 64 && table->points[i].outstanding == 64) {
+            bench_asked_least("64 B x 64 calls/s, local / gRPC TLS",
+                              f[BENCH_LOCAL].calls_per_s / f[BENCH_GRPC].calls_per_s, 5);
+            bench_asked_least("64 B x 64 calls/s, tcp / gRPC TLS",
+                              f[BENCH_TCP].calls_per_s / f[BENCH_GRPC].calls_per_s, 5);
+        }
+    }
 }
 
 int main(int argc, char **argv)
 {
-    static const struct bench_point series[] = {{64, 1},  {4096, 1},  {65536, 1},
-                                                {64, 64}, {4096, 64}, {65536, 64}};
-    static const struct bench_program program = {.series = series,
-                                                 .points = sizeof(series) / sizeof(series[0]),
+    static const struct bench_point points[] = {{64, 1}, {64, 64}};
+    static const struct bench_program program = {.shape = "unary",
+                                                 .points = points,
+                                                 .count = sizeof(points) / sizeof(points[0]),
                                                  .outstanding = 1,
-                                                 .row = row,
-                                                 .client = client};
+                                                 .judge = judge};
 
-    return bench_main(&program, argc, argv);
+    return bench_main(&program, client, argc, argv);
 }

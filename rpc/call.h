@@ -77,6 +77,7 @@ struct sealane_call {
 
     /* client */
     struct sealane_channel *channel; /* NULL at a server */
+    struct sl_client_lane *at;       /* the lane it is on */
     const struct sealane_method *method;
     struct sealane_call *wait_prev, *wait_next; /* of the channel's line */
     bool in_line;

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel.c - a channel: one lane at a time to one server, made when the first call needs it and again after a loss. The calls on it
- * are in client.c. */
+/* channel.c - the door of a channel: making, asking, ending. connect.c gets its lanes, the calls on them are in client.c. */
 #include "rpc/channel.h"
 
 #include "transport/log.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    HOLD_BACK_NS = 100000000 /* after an attempt that failed the next one waits this long */
+    BACKOFF_MS = 1000, /* gRPC's doc/connection-backoff.md: INITIAL_BACKOFF, MAX_BACKOFF */
+    BACKOFF_MAX_MS = 120000,
+    LANE_AGE_MS = 24 * 3600 * 1000,
+    LANE_GRACE_MS = 600000,
+    HOST_BYTES = 254
 };
 
 /* A thread in sealane_channel_connect; on its stack. */
@@ -25,8 +29,8 @@ struct sl_connecting {
     struct sl_post post;
 };
 
-static void connecting_done(struct sealane_channel *channel, enum sealane_status status,
-                            const char *text)
+void sl_channel_connected(struct sealane_channel *channel, enum sealane_status status,
+                          const char *text)
 {
     struct sl_connecting *all = channel->connecting;
 
@@ -42,109 +46,7 @@ static void connecting_done(struct sealane_channel *channel, enum sealane_status
     }
 }
 
-/* ---- lanes ---- */
-
-static void lane_ready(struct sealane_channel *channel)
-{
-    channel->state = SL_CHANNEL_READY;
-    connecting_done(channel, SEALANE_OK, "");
-    sl_client_line_go(channel);
-}
-
-static void release(struct sealane_channel *channel)
-{
-    struct sl_wait *released = channel->released;
-
-    sl_gate_leave(channel->gate);
-    free(channel->target);
-    free(channel->server_name);
-    free(channel);
-    if (released)
-        sl_wait_finish(released);
-}
-
-static void hold_over(struct sl_timer *timer)
-{
-    struct sealane_channel *channel =
-        (struct sealane_channel *)(void *)((char *)timer - offsetof(struct sealane_channel, hold));
-
-    struct sealane_error refused = channel->refused;
-
-    channel->state = SL_CHANNEL_IDLE;
-    channel->refused.status = SEALANE_OK;
-    if (refused.status != SEALANE_OK) {
-        sl_client_line_fail(channel, refused.status, refused.message);
-        connecting_done(channel, refused.status, refused.message);
-    } else if (channel->line_first || channel->connecting) {
-        sl_channel_go(channel);
-    }
-}
-
-static void hold_back(struct sealane_channel *channel)
-{
-    channel->hold.fire = hold_over;
-    channel->state = SL_CHANNEL_HOLDING;
-    if (sl_timer_start(channel->node, &channel->hold, sl_node_now(channel->node) + HOLD_BACK_NS) !=
-        SEALANE_OK)
-        channel->state = SL_CHANNEL_IDLE; /* without memory for a timer there is no pause */
-}
-
-static void lane_closed(struct sealane_channel *channel, const struct sl_lane_event *event)
-{
-    bool was_ready = channel->state == SL_CHANNEL_READY;
-
-    channel->lost_status = event->status;
-    (void)snprintf(channel->lost_why, sizeof(channel->lost_why), "%.*s", (int)event->count,
-                   (const char *)event->bytes);
-    channel->lane = NULL;
-    channel->state = SL_CHANNEL_IDLE;
-    if (!channel->ended && !was_ready)
-        hold_back(channel);
-    sl_client_lane_lost(channel);
-    if (!was_ready) {
-        sl_client_line_fail(channel, channel->lost_status, channel->lost_why);
-        connecting_done(channel, channel->lost_status, channel->lost_why);
-    } else if (channel->line_first && !channel->ended) {
-        sl_channel_go(channel);
-    }
-    if (channel->ended)
-        release(channel);
-}
-
-static enum sealane_status channel_event(void *owner, struct sl_lane *lane,
-                                         struct sl_lane_event *event)
-{
-    struct sealane_channel *channel = owner;
-
-    (void)lane;
-    switch (event->kind) {
-    case SL_LANE_READY:
-        if (!channel->ended)
-            lane_ready(channel);
-        return SEALANE_OK;
-    case SL_LANE_CLOSED:
-        lane_closed(channel, event);
-        return SEALANE_OK;
-    default:
-        return sl_client_event(channel, event);
-    }
-}
-
 /* ---- connecting ---- */
-
-void sl_channel_go(struct sealane_channel *channel)
-{
-    if (channel->state != SL_CHANNEL_IDLE)
-        return;
-    channel->state = SL_CHANNEL_CONNECTING;
-    if (sl_node_connect(channel->node, channel->target, &channel->lane_options, &channel->lane) ==
-        SEALANE_OK)
-        return;
-    /* Told when the pause is over, not inside the call that asked. */
-    channel->refused = *sealane_last_error();
-    SL_LOG(SL_LOG_WARN, "cannot start a lane to %s: %s", channel->target, channel->refused.message);
-    hold_back(channel);
-}
 
 static void connect_late(struct sl_timer *timer)
 {
@@ -155,9 +57,14 @@ static void connect_late(struct sl_timer *timer)
     while (*at != late)
         at = &(*at)->next;
     *at = late->next;
-    late->status = SEALANE_DEADLINE_EXCEEDED;
-    (void)snprintf(late->text, sizeof(late->text), "no lane to %.300s within %u ms",
-                   late->channel->target, late->timeout_ms);
+    if (late->channel->holding) { /* that says more than that the time is over */
+        late->status = late->channel->failed.status;
+        (void)snprintf(late->text, sizeof(late->text), "%s", late->channel->failed.message);
+    } else {
+        late->status = SEALANE_DEADLINE_EXCEEDED;
+        (void)snprintf(late->text, sizeof(late->text), "no lane to %.300s within %u ms",
+                       late->channel->target, late->timeout_ms);
+    }
     sl_wait_finish(&late->wait);
 }
 
@@ -166,7 +73,7 @@ static enum sealane_status connect_begin(void *argument)
     struct sl_connecting *mine = argument;
     struct sealane_channel *channel = mine->channel;
 
-    if (channel->state == SL_CHANNEL_READY) {
+    if (channel->current) {
         sl_wait_finish(&mine->wait);
         return SEALANE_OK;
     }
@@ -209,6 +116,26 @@ SEALANE_RESULT sealane_channel_connect(struct sealane_channel *channel, uint32_t
 
 /* ---- making and ending ---- */
 
+static void channel_free_parts(struct sealane_channel *channel)
+{
+    free(channel->target);
+    free(channel->server_name);
+    free(channel->link);
+    free(channel);
+}
+
+void sl_channel_release(struct sealane_channel *channel)
+{
+    struct sl_wait *released = channel->released;
+
+    if (!channel->ended || channel->lanes || channel->tell_posted)
+        return;
+    sl_gate_leave(channel->gate);
+    channel_free_parts(channel);
+    if (released)
+        sl_wait_finish(released);
+}
+
 static void channel_end(struct sl_child *child)
 {
     struct sealane_channel *channel =
@@ -216,14 +143,10 @@ static void channel_end(struct sl_child *child)
 
     channel->ended = true;
     sl_client_end(channel);
-    connecting_done(channel, SEALANE_CANCELLED, "the channel ended");
-    sl_timer_stop(channel->node, &channel->hold);
+    sl_channel_connected(channel, SEALANE_CANCELLED, "the channel ended");
     sl_gate_close(channel->gate);
-    if (channel->lane)
-        sl_lane_close(channel->lane, SEALANE_CANCELLED,
-                      "the channel ended"); /* CLOSED releases the rest */
-    else
-        release(channel);
+    sl_channel_stop(channel);
+    sl_channel_release(channel);
 }
 
 static enum sealane_status end_now(void *argument)
@@ -272,61 +195,84 @@ static void options_take(struct sealane_channel *channel,
     channel->lane_options = (struct sl_lane_options){
         .credentials = options->credentials,
         .server_name = channel->server_name,
-        .on_event = channel_event,
-        .owner = channel,
         .bulk_chunk_bytes = options->small_rings ? 16384 : 0,
         .bulk_slots = options->small_rings ? 16 : 0,
         .message_slots = options->small_rings ? 16 : 0,
         .epoch_shift = options->epoch_shift,
         .handshake_timeout_ms = options->connect_timeout_ms,
+        .dead_after_ms = options->dead_after_ms,
     };
+    channel->backoff_ms = options->backoff_ms ? options->backoff_ms : BACKOFF_MS;
+    channel->backoff_max_ms = options->backoff_max_ms ? options->backoff_max_ms : BACKOFF_MAX_MS;
+    if (channel->backoff_max_ms < channel->backoff_ms)
+        channel->backoff_max_ms = channel->backoff_ms;
+    channel->hold_ms = channel->backoff_ms;
+    channel->max_lane_age_ms = options->max_lane_age_ms ? options->max_lane_age_ms : LANE_AGE_MS;
+    channel->lane_grace_ms = options->lane_grace_ms ? options->lane_grace_ms : LANE_GRACE_MS;
+}
+
+/* The name that the server's certificate must carry: the option's, else the target's host. */
+static SEALANE_RESULT name_take(struct sealane_channel *channel, const char *wanted)
+{
+    char host[HOST_BYTES];
+
+    if ((!wanted || !wanted[0]) &&
+        !sl_route_host(channel->node, channel->target, host, sizeof(host)))
+        return SL_FAIL(
+            SEALANE_INVALID_ARGUMENT,
+            "a channel to \"%s\" needs server_name, the name in the server's certificate",
+            channel->target);
+    channel->server_name = strdup(wanted && wanted[0] ? wanted : host);
+    if (!channel->server_name)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a channel");
+    return SEALANE_OK;
+}
+
+static SEALANE_RESULT channel_fill(struct sealane_channel *channel, const char *target,
+                                   const struct sealane_channel_options *options)
+{
+    const struct sl_limits limits = {options->max_message_bytes, options->max_tensor_bytes,
+                                     options->tensor_memory_bytes, options->max_calls};
+    const struct sl_route_wish wish = {.target = target, .link = options->link};
+
+    SL_TRY(sl_route_check(channel->node, &wish));
+    channel->target = strdup(target);
+    channel->link = strdup(options->link ? options->link : "");
+    if (!channel->target || !channel->link)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a channel");
+    SL_TRY(name_take(channel, options->server_name));
+    options_take(channel, options);
+    SL_TRY(sl_gate_new(channel->node, &limits, &channel->gate));
+    return sl_run_there(channel->gate, channel->node, adopt, channel);
 }
 
 SEALANE_RESULT sealane_channel_new(struct sealane_node *node, const char *target,
                                    const struct sealane_channel_options *options,
                                    struct sealane_channel **channel_p)
 {
-    struct sl_limits limits = {options ? options->max_message_bytes : 0,
-                               options ? options->max_tensor_bytes : 0,
-                               options ? options->tensor_memory_bytes : 0,
-                               options ? options->max_calls : 0};
     struct sealane_channel *channel;
     enum sealane_status status;
 
     if (!node || !target || !options || !options->credentials)
         return SL_FAIL(SEALANE_INVALID_ARGUMENT,
                        "a channel needs a node, a target and credentials");
-    if (!options->server_name || !options->server_name[0])
-        return SL_FAIL(
-            SEALANE_INVALID_ARGUMENT,
-            "a channel to \"%s\" needs server_name, the name in the server's certificate", target);
-    SL_TRY(sl_node_check_address(node, target));
     channel = calloc(1, sizeof(*channel));
     if (!channel)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a channel");
     channel->node = node;
     channel->child.end = channel_end;
-    channel->target = strdup(target);
-    channel->server_name = strdup(options->server_name);
-    options_take(channel, options);
-    status = channel->target && channel->server_name
-                 ? sl_gate_new(node, &limits, &channel->gate)
-                 : SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a channel");
-    if (status == SEALANE_OK)
-        status = sl_table_init(&channel->calls);
-    if (status == SEALANE_OK)
-        status = sl_run_there(channel->gate, node, adopt, channel);
-    if (status != SEALANE_OK) {
-        if (channel->gate)
-            sl_gate_leave(channel->gate);
-        free(channel->target);
-        free(channel->server_name);
-        free(channel);
-        return status;
+    status = channel_fill(channel, target, options);
+    if (status == SEALANE_OK) {
+        *channel_p = channel;
+        return SEALANE_OK;
     }
-    *channel_p = channel;
-    return SEALANE_OK;
+    if (channel->gate)
+        sl_gate_leave(channel->gate);
+    channel_free_parts(channel);
+    return status;
 }
+
+/* ---- asking ---- */
 
 struct asking {
     struct sealane_channel *channel;
@@ -337,10 +283,10 @@ static enum sealane_status security_of(void *argument)
 {
     const struct asking *asking = argument;
 
-    if (asking->channel->state != SL_CHANNEL_READY)
+    if (!asking->channel->current)
         return SL_FAIL(SEALANE_FAILED_PRECONDITION, "the channel to %s has no lane now",
                        asking->channel->target);
-    sl_lane_security(asking->channel->lane, asking->security);
+    sl_lane_security(asking->channel->current->lane, asking->security);
     return SEALANE_OK;
 }
 
@@ -353,4 +299,35 @@ SEALANE_RESULT sealane_channel_security(struct sealane_channel *channel,
     SL_TRY(sl_run_there(channel->gate, channel->node, security_of, &asking));
     *security_p = security;
     return SEALANE_OK;
+}
+
+enum sealane_connectivity sealane_channel_state(const struct sealane_channel *channel)
+{
+    return (enum sealane_connectivity)atomic_load_explicit(&channel->state, memory_order_relaxed);
+}
+
+struct on_state_errand {
+    struct sealane_channel *channel;
+    sealane_channel_state_function *function;
+    void *user;
+};
+
+static enum sealane_status on_state_now(void *argument)
+{
+    const struct on_state_errand *errand = argument;
+    struct sealane_channel *channel = errand->channel;
+
+    channel->on_state = errand->function;
+    channel->on_state_user = errand->user;
+    channel->told = atomic_load_explicit(&channel->state, memory_order_relaxed);
+    return SEALANE_OK;
+}
+
+void sealane_channel_on_state(struct sealane_channel *channel,
+                              sealane_channel_state_function *function, void *user)
+{
+    struct on_state_errand errand = {channel, function, user};
+
+    if (sl_run_there(channel->gate, channel->node, on_state_now, &errand) != SEALANE_OK)
+        SL_LOG(SL_LOG_ERROR, "a channel that has ended tells of no states");
 }

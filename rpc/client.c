@@ -51,16 +51,19 @@ static void deliver(struct sealane_call *call)
 /* Delivers once the call has ended and nothing of it is borrowed. */
 static void settle(struct sealane_call *call)
 {
-    struct sealane_channel *channel = call->channel;
+    struct sl_client_lane *at = call->at;
 
     if (!call->decided || !sl_call_is_free(call))
         return;
-    if (call->lane)
-        sl_table_remove(&channel->calls, call);
+    if (at)
+        sl_table_remove(&at->calls, call);
     if (call->launched)
-        channel->launched--;
+        call->channel->launched--;
     call->lane = NULL;
+    call->at = NULL;
     call->channel = NULL;
+    if (at)
+        sl_channel_call_over(at);
     deliver(call);
 }
 
@@ -74,7 +77,7 @@ void sl_client_fail(struct sealane_call *call, enum sealane_status status, const
     if (call->in_line)
         line_remove(call->channel, call);
     sl_call_stop(call);
-    if (call->lane && call->channel->state == SL_CHANNEL_READY &&
+    if (call->at && !call->at->down &&
         sl_lane_cancel(call->lane, call->id, given_up ? status : SEALANE_CANCELLED) != SEALANE_OK)
         SL_LOG(SL_LOG_DEBUG, "call %llu ended on a lane that ends too",
                (unsigned long long)call->id);
@@ -104,26 +107,27 @@ static void tell_time_left(struct sealane_call *call)
                             call->deadline_ns > now ? call->deadline_ns - now : 1);
 }
 
-static SEALANE_RESULT put_on_lane(struct sealane_channel *channel, struct sealane_call *call)
+static SEALANE_RESULT put_on_lane(struct sl_client_lane *at, struct sealane_call *call)
 {
-    uint32_t allowed = sl_lane_peer_max_calls(channel->lane);
+    uint32_t allowed = sl_lane_peer_max_calls(at->lane);
 
-    if (channel->calls.count >= allowed)
+    if (at->calls.count >= allowed)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
-                       "the lane has %u calls already, the server's max_calls",
-                       channel->calls.count);
-    call->lane = channel->lane;
-    call->id = ++channel->last_id;
-    sl_table_add(&channel->calls, call);
-    sl_lane_security(channel->lane, &call->security);
+                       "the lane has %u calls already, the server's max_calls", at->calls.count);
+    call->at = at;
+    call->lane = at->lane;
+    call->id = ++at->last_id;
+    sl_table_add(&at->calls, call);
+    sl_lane_security(at->lane, &call->security);
     tell_time_left(call);
     if (sl_call_send(call, 0) == SEALANE_OK)
         return SEALANE_OK;
-    sl_table_remove(&channel->calls, call);
+    sl_table_remove(&at->calls, call);
     call->lane = NULL;
+    call->at = NULL;
     if (sealane_last_error()->status != SEALANE_FAILED_PRECONDITION)
         return sealane_last_error()->status;
-    line_push(channel, call); /* the lane is about to end: the next one will do */
+    line_push(at->channel, call); /* the lane is about to end: the next one will do */
     return SEALANE_OK;
 }
 
@@ -136,11 +140,13 @@ static SEALANE_RESULT launch(struct sealane_call *call)
     if (channel->launched >= channel->gate->limits.max_calls)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
                        "the channel has %u calls already, its max_calls", channel->launched);
+    if (channel->holding)
+        return SL_FAIL(channel->failed.status, "%s", channel->failed.message);
     SL_TRY(sl_call_watch(call, call_late));
     channel->launched++;
     call->launched = true;
-    if (channel->state == SL_CHANNEL_READY)
-        return put_on_lane(channel, call);
+    if (channel->current)
+        return put_on_lane(channel->current, call);
     line_push(channel, call);
     sl_channel_go(channel);
     return SEALANE_OK;
@@ -185,10 +191,10 @@ void sl_client_line_go(struct sealane_channel *channel)
     struct sealane_call *call, *last = channel->line_last;
     bool done = last == NULL;
 
-    while (!done && (call = channel->line_first) != NULL) {
+    while (!done && channel->current && (call = channel->line_first) != NULL) {
         done = call == last;
         line_remove(channel, call);
-        if (put_on_lane(channel, call) != SEALANE_OK)
+        if (put_on_lane(channel->current, call) != SEALANE_OK)
             fail_with_last_error(call);
     }
 }
@@ -207,11 +213,11 @@ void sl_client_line_fail(struct sealane_channel *channel, enum sealane_status st
 
 static void end_with_lane(struct sealane_call *call)
 {
-    const struct sealane_channel *channel = call->channel;
+    const struct sl_client_lane *at = call->at;
 
     call->sending = false;
     call->intake.placing = 0;
-    (void)sl_call_decide(call, channel->lost_status, channel->lost_why);
+    (void)sl_call_decide(call, at->down_status, at->down_why);
     sl_call_stop(call);
     settle(call);
 }
@@ -221,29 +227,29 @@ static void end_with_channel(struct sealane_call *call)
     sl_client_fail(call, SEALANE_CANCELLED, "the channel ended");
 }
 
-void sl_client_lane_lost(struct sealane_channel *channel)
+void sl_client_lane_lost(struct sl_client_lane *at)
 {
-    sl_table_each(&channel->calls, end_with_lane);
+    sl_table_each(&at->calls, end_with_lane);
 }
 
 void sl_client_end(struct sealane_channel *channel)
 {
     sl_client_line_fail(channel, SEALANE_CANCELLED, "the channel ended");
-    sl_table_each(&channel->calls, end_with_channel);
+    for (struct sl_client_lane *at = channel->lanes; at; at = at->next)
+        sl_table_each(&at->calls, end_with_channel);
 }
 
 /* ---- events ---- */
 
 /* A reply's bytes may come only for a call that this side made; for one that ended they are nobody's. */
-static SEALANE_RESULT call_of(struct sealane_channel *channel, uint64_t id,
-                              struct sealane_call **call_p)
+static SEALANE_RESULT call_of(struct sl_client_lane *at, uint64_t id, struct sealane_call **call_p)
 {
-    struct sealane_call *call = sl_table_find(&channel->calls, id);
+    struct sealane_call *call = sl_table_find(&at->calls, id);
 
-    if (!call && (id == 0 || id > channel->last_id))
+    if (!call && (id == 0 || id > at->last_id))
         return SL_FAIL(SEALANE_DATA_LOSS,
                        "the server speaks of call %llu, the last one made was %llu",
-                       (unsigned long long)id, (unsigned long long)channel->last_id);
+                       (unsigned long long)id, (unsigned long long)at->last_id);
     *call_p = call && !call->decided ? call : NULL;
     return SEALANE_OK;
 }
@@ -314,9 +320,9 @@ static void take_status(struct sealane_call *call, const struct sl_lane_event *e
     }
 }
 
-static void take_filled(struct sealane_channel *channel, const struct sl_lane_event *event)
+static void take_filled(struct sl_client_lane *at, const struct sl_lane_event *event)
 {
-    struct sealane_call *call = sl_table_find(&channel->calls, event->call);
+    struct sealane_call *call = sl_table_find(&at->calls, event->call);
 
     if (!call)
         return;
@@ -336,11 +342,11 @@ static void take_sent(const struct sl_lane_event *event)
     settle(call);
 }
 
-static SEALANE_RESULT call_event(struct sealane_channel *channel, struct sl_lane_event *event)
+static SEALANE_RESULT call_event(struct sl_client_lane *at, struct sl_lane_event *event)
 {
     struct sealane_call *call = NULL;
 
-    SL_TRY(call_of(channel, event->call, &call));
+    SL_TRY(call_of(at, event->call, &call));
     if (!call)
         return SEALANE_OK;
     switch (event->kind) {
@@ -358,17 +364,17 @@ static SEALANE_RESULT call_event(struct sealane_channel *channel, struct sl_lane
     }
 }
 
-SEALANE_RESULT sl_client_event(struct sealane_channel *channel, struct sl_lane_event *event)
+SEALANE_RESULT sl_client_event(struct sl_client_lane *at, struct sl_lane_event *event)
 {
     switch (event->kind) {
     case SL_LANE_FILLED:
-        take_filled(channel, event);
+        take_filled(at, event);
         return SEALANE_OK;
     case SL_LANE_SENT:
         take_sent(event);
         return SEALANE_OK;
     default:
-        return call_event(channel, event);
+        return call_event(at, event);
     }
 }
 

@@ -6,14 +6,14 @@
 
 #include <stddef.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include <time.h>
 
 #define STALL_NS ((uint64_t)5000000000) /* without a byte, while others wait for memory */
+#define SPARE_NS \
+    ((uint64_t)8000000000) /* without use: then a spare block goes back to the system */
+#define TICK_NS (SPARE_NS / 8)
 
 enum {
-    PAGE = 4096,
-    POOL_BLOCK_MAX =
-        64 << 20, /* larger blocks go back to the system: their pages cost less than keeping them */
 #if defined(__SANITIZE_ADDRESS__)
     KEEP_SPARES = 0 /* a use after free shows */
 #else
@@ -22,6 +22,7 @@ enum {
 };
 
 static void grant_all(struct sl_post *post);
+static void age_begin(struct sl_post *post);
 
 static void limits_resolve(const struct sl_limits *from, struct sl_limits *to)
 {
@@ -44,6 +45,7 @@ SEALANE_RESULT sl_gate_new(struct sealane_node *node, const struct sl_limits *li
     gate->node = node;
     limits_resolve(limits, &gate->limits);
     gate->grant.run = grant_all;
+    gate->age.run = age_begin;
     *gate_p = gate;
     return SEALANE_OK;
 }
@@ -57,10 +59,6 @@ void sl_gate_leave(struct sl_gate *gate)
 {
     if (atomic_fetch_sub_explicit(&gate->holders, 1, memory_order_acq_rel) != 1)
         return;
-    for (int i = 0; i < SL_POOL_BLOCKS; i++) {
-        if (gate->pool[i].at)
-            (void)munmap(gate->pool[i].at, gate->pool[i].bytes);
-    }
     for (unsigned i = 0; i < gate->spare_count; i++)
         sl_call_dispose(gate->spares[i]);
     (void)pthread_mutex_destroy(&gate->lock);
@@ -69,11 +67,17 @@ void sl_gate_leave(struct sl_gate *gate)
 
 void sl_gate_close(struct sl_gate *gate)
 {
-    if (gate->node)
+    struct sl_spare *chain;
+
+    if (gate->node) {
         sl_timer_stop(gate->node, &gate->stall);
+        sl_timer_stop(gate->node, &gate->aging);
+    }
     (void)pthread_mutex_lock(&gate->lock);
     gate->node = NULL;
+    chain = sl_pool_trim(&gate->pool, 0, 0);
     (void)pthread_mutex_unlock(&gate->lock);
+    sl_pool_unmap(chain);
 }
 
 bool sl_gate_post(struct sl_gate *gate, struct sl_post *post)
@@ -272,11 +276,6 @@ static void grant_all(struct sl_post *post)
 
 /* ---- memory ---- */
 
-static size_t whole_pages(size_t bytes)
-{
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
 struct sealane_call *sl_gate_spare_take(struct sl_gate *gate)
 {
     struct sealane_call *call = NULL;
@@ -300,64 +299,94 @@ bool sl_gate_spare_keep(struct sl_gate *gate, struct sealane_call *call)
     return keep;
 }
 
-static void *pool_take(struct sl_gate *gate, size_t bytes)
+/* Spares and what is reserved never pass the limit together. Under the lock. */
+static struct sl_spare *trim(struct sl_gate *gate, uint64_t since_ns)
 {
-    void *at = NULL;
-
-    (void)pthread_mutex_lock(&gate->lock);
-    for (int i = 0; i < SL_POOL_BLOCKS && !at; i++) {
-        if (gate->pool[i].at && gate->pool[i].bytes == bytes) {
-            at = gate->pool[i].at;
-            gate->pool[i].at = NULL;
-            gate->pooled -= bytes;
-        }
-    }
-    (void)pthread_mutex_unlock(&gate->lock);
-    return at;
+    return sl_pool_trim(&gate->pool, gate->limits.tensor_memory_bytes - gate->used, since_ns);
 }
 
-/* Under the lock. Keeps the block, in the place of an older one when there is no empty place; answers what must be unmapped. */
-static struct sl_free_block pool_keep(struct sl_gate *gate, struct sl_free_block block)
+static uint64_t clock_ns(void)
 {
-    unsigned place = 0;
-    struct sl_free_block old;
+    struct timespec now;
 
-    if (block.bytes > POOL_BLOCK_MAX ||
-        block.bytes > gate->limits.tensor_memory_bytes - gate->used ||
-        gate->pooled > gate->limits.tensor_memory_bytes - gate->used - block.bytes)
-        return block;
-    while (place < SL_POOL_BLOCKS && gate->pool[place].at)
-        place++;
-    if (place == SL_POOL_BLOCKS)
-        place = gate->pool_turn++ % SL_POOL_BLOCKS;
-    old = gate->pool[place];
-    gate->pool[place] = block;
-    gate->pooled += block.bytes;
-    gate->pooled -= old.at ? old.bytes : 0;
-    return old;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void age_look(struct sl_timer *timer)
+{
+    struct sl_gate *gate =
+        (struct sl_gate *)(void *)((char *)timer - offsetof(struct sl_gate, aging));
+    uint64_t now = sl_node_now(gate->node);
+    struct sl_spare *chain;
+    bool done;
+
+    (void)pthread_mutex_lock(&gate->lock);
+    sl_pool_tick(&gate->pool);
+    chain = trim(gate, now > SPARE_NS ? now - SPARE_NS : 0);
+    done = gate->pool.kept == 0 ||
+           sl_timer_start(gate->node, &gate->aging, now + TICK_NS) != SEALANE_OK;
+    gate->ages = !done;
+    (void)pthread_mutex_unlock(&gate->lock);
+    sl_pool_unmap(chain);
+}
+
+/* On the node's thread, whose timers these are. */
+static void age_begin(struct sl_post *post)
+{
+    struct sl_gate *gate = (struct sl_gate *)(void *)((char *)post - offsetof(struct sl_gate, age));
+
+    gate->aging.fire = age_look;
+    if (gate->node &&
+        sl_timer_start(gate->node, &gate->aging, sl_node_now(gate->node) + TICK_NS) != SEALANE_OK)
+        SL_LOG(SL_LOG_WARN, "no memory for a timer: spare tensor memory is kept");
+    sl_gate_leave(gate);
+}
+
+/* Under the lock, with the gate open. */
+static void age_watch(struct sl_gate *gate)
+{
+    if (gate->ages)
+        return;
+    gate->ages = true;
+    sl_gate_hold(gate); /* the post's */
+    sl_node_post(gate->node, &gate->age);
 }
 
 void *sl_gate_alloc(struct sl_gate *gate, size_t bytes)
 {
-    size_t whole = whole_pages(bytes);
-    void *at = whole <= POOL_BLOCK_MAX ? pool_take(gate, whole) : NULL;
+    size_t whole = sl_pool_bytes(bytes);
+    struct sl_spare *chain;
+    void *at;
 
-    if (at || whole < bytes)
-        return at;
-    at = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
+    if (whole == 0)
         return NULL;
-    (void)madvise(at, whole, MADV_HUGEPAGE); /* a wish */
-    return at;
+    (void)pthread_mutex_lock(&gate->lock);
+    at = sl_pool_take(&gate->pool, whole);
+    chain = trim(gate, 0);
+    (void)pthread_mutex_unlock(&gate->lock);
+    sl_pool_unmap(chain);
+    if (!at)
+        at = sl_pool_map(whole);
+    if (at)
+        return at;
+    (void)pthread_mutex_lock(&gate->lock);
+    sl_pool_forget(&gate->pool, whole);
+    (void)pthread_mutex_unlock(&gate->lock);
+    return NULL;
 }
 
 void sl_gate_free(struct sl_gate *gate, void *at, size_t bytes)
 {
-    struct sl_free_block old = {at, whole_pages(bytes)};
+    size_t whole = sl_pool_bytes(bytes);
+    uint64_t now = clock_ns();
+    struct sl_spare *chain;
 
     (void)pthread_mutex_lock(&gate->lock);
-    old = pool_keep(gate, old);
+    sl_pool_keep(&gate->pool, at, whole, now);
+    chain = gate->node ? trim(gate, 0) : sl_pool_trim(&gate->pool, 0, 0);
+    if (gate->node && gate->pool.kept > 0)
+        age_watch(gate);
     (void)pthread_mutex_unlock(&gate->lock);
-    if (old.at)
-        (void)munmap(old.at, old.bytes);
+    sl_pool_unmap(chain);
 }

@@ -8,13 +8,13 @@
 #ifndef SL_GATE_H
 #define SL_GATE_H
 
+#include "rpc/pool.h"
 #include "transport/node.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 enum {
-    SL_POOL_BLOCKS = 16,
     SL_SPARE_CALLS = 64
 };
 
@@ -41,11 +41,6 @@ struct sl_waiter {
             *waiter); /* on the node's thread: it has made no progress for long, others wait */
 };
 
-struct sl_free_block {
-    void *at;
-    size_t bytes;
-};
-
 struct sl_gate {
     pthread_mutex_t lock;
     _Atomic unsigned holders;
@@ -57,10 +52,10 @@ struct sl_gate {
     bool grant_posted;
     struct sl_waiter *filling; /* node's thread: those that hold memory and wait for bytes */
     struct sl_timer stall;     /* runs while calls wait in line */
-    /* Tensor memory kept for the next one, as far as the limit leaves room: fresh pages cost ten times a copy. */
-    struct sl_free_block pool[SL_POOL_BLOCKS];
-    uint64_t pooled;
-    unsigned pool_turn;
+    struct sl_pool pool;       /* kept as far as the limit leaves room */
+    struct sl_post age;        /* starts aging, which runs while the pool keeps something */
+    struct sl_timer aging;
+    bool ages;
     struct sealane_call *spares[SL_SPARE_CALLS]; /* calls that ended: memory for the next ones */
     unsigned spare_count;
 };

@@ -54,32 +54,63 @@ struct sealane_channel_options {
     struct sealane_credentials *credentials; /* required; borrowed until the channel's end */
     const char *
         server_name; /* name that the server's certificate must carry: "dns:…", "ip:…", "uri:…", or bare (an address when
-                                it reads as one, else DNS). Required for unix targets; copied */
+                                it reads as one, else DNS). The target's host; required for unix targets; copied */
+    const char *link; /* the best: carrier to use, "local" or "tcp"; copied */
     uint32_t
         max_message_bytes; /* 4 MiB: largest protobuf message, sent or received (tensors do not count) */
     uint64_t max_tensor_bytes; /* 16 GiB: largest sum of the tensors of one message, received */
     uint64_t
         tensor_memory_bytes; /* 64 GiB: memory for arriving tensors of all calls together; when short, calls wait in turn */
     uint32_t max_calls; /* 4096: calls at a time on the lane (the server's limit counts too) */
-    uint32_t connect_timeout_ms; /* 5000 */
+    uint32_t connect_timeout_ms; /* 5000: of each way that is tried */
+    uint32_t
+        backoff_ms; /* 1000: pause after a failed attempt; 1.6 times as long after each further one, +-20 % */
+    uint32_t backoff_max_ms; /* 120000 */
+    uint32_t
+        dead_after_ms; /* 20000: a lane on which nothing came for this long although the server was pinged is lost */
+    uint32_t max_lane_age_ms; /* a day: an older lane is replaced by a new one, with new keys */
+    uint32_t lane_grace_ms;   /* 600000: how long calls may still run on a replaced lane */
     bool small_rings; /* 16 KiB chunks and short rings: for many channels of little traffic each */
     uint32_t
         epoch_shift; /* tests: log2 of records per key; 0: keys change every 16 GiB at the latest */
 };
 
-/* Makes a channel to `target`: "unix:/path" or "unix-abstract:name" (same host; server_name required). Connects at
- * the first call, or at sealane_channel_connect; connects again at the first call after a loss. Options are copied.
- * INVALID_ARGUMENT names what is missing or malformed; UNIMPLEMENTED for targets that no built-in link handles. */
+/* Makes a channel to `target`: "host:port" (host is a name, "1.2.3.4" or "[::1]"), or on the same host "unix:/path" or
+ * "unix-abstract:name". A server at a host:port of this host is reached over link local by itself, else over tcp. Connects at the first
+ * call, or at sealane_channel_connect; connects again at the first call after a loss. After a failed attempt calls fail at once, with
+ * its reason, until the pause is over. Options are copied. INVALID_ARGUMENT names what is missing or malformed; UNIMPLEMENTED for
+ * targets that no built-in link handles. */
 SEALANE_API SEALANE_RESULT sealane_channel_new(struct sealane_node *node, const char *target,
                                                const struct sealane_channel_options *options,
                                                struct sealane_channel **channel_p);
 
-/* Connects now and waits: UNAVAILABLE (no server, carrier broke), UNAUTHENTICATED (a certificate was refused; the message says
+/* Connects, as soon as the pause after a failed attempt is over, and waits. How the attempt failed, or the one before it when timeout_ms
+ * are over before there is another: UNAVAILABLE (no server, carrier broke, unknown name), UNAUTHENTICATED (a certificate was refused; the message says
  * by whom and which field), DEADLINE_EXCEEDED after timeout_ms, FAILED_PRECONDITION inside a handler or callback. */
 SEALANE_API SEALANE_RESULT sealane_channel_connect(struct sealane_channel *channel,
                                                    uint32_t timeout_ms);
 
-/* What protects the channel's lane. FAILED_PRECONDITION while there is none. */
+/* gRPC's connectivity states, with its numbers (grpc/impl/connectivity_state.h). */
+enum sealane_connectivity {
+    SEALANE_CHANNEL_IDLE = 0, /* no lane, and nobody asked for one */
+    SEALANE_CHANNEL_CONNECTING = 1,
+    SEALANE_CHANNEL_READY = 2,
+    SEALANE_CHANNEL_TRANSIENT_FAILURE =
+        3, /* the last attempt failed; the pause before the next one runs */
+    SEALANE_CHANNEL_SHUTDOWN = 4
+};
+
+/* The state now. Any thread. */
+SEALANE_API enum sealane_connectivity sealane_channel_state(const struct sealane_channel *channel);
+
+/* Has `function` told of the state whenever it has changed, on the node's thread; of states that last less than a turn it hears
+ * nothing. `why` is how the last attempt failed, "" when none did; valid during the call. NULL ends it. */
+typedef void sealane_channel_state_function(void *user, enum sealane_connectivity state,
+                                            const char *why);
+SEALANE_API void sealane_channel_on_state(struct sealane_channel *channel,
+                                          sealane_channel_state_function *function, void *user);
+
+/* What protects the channel's lane, and which link carries it. FAILED_PRECONDITION while there is none. */
 SEALANE_API SEALANE_RESULT sealane_channel_security(struct sealane_channel *channel,
                                                     struct sealane_security *security_p);
 
@@ -157,12 +188,14 @@ SEALANE_API void sealane_call_security(const struct sealane_call *call,
 
 struct sealane_server_options {
     struct sealane_credentials *credentials; /* required; borrowed until the server's end */
-    uint32_t max_message_bytes;              /* as for channels */
-    uint64_t max_tensor_bytes;               /* largest sum of the tensors of one request */
+    const char *link;           /* all: listen for this carrier only, "local" or "tcp"; copied */
+    uint32_t max_message_bytes; /* as for channels */
+    uint64_t max_tensor_bytes;  /* largest sum of the tensors of one request */
     uint64_t
         tensor_memory_bytes; /* for arriving tensors of all lanes; when short, calls wait in turn until their deadline */
     uint32_t max_calls;            /* 4096: calls at a time of one lane */
     uint32_t handshake_timeout_ms; /* 5000 */
+    uint32_t dead_after_ms;        /* 20000: as for channels */
     bool small_rings;
     uint32_t epoch_shift;
 };
@@ -188,9 +221,17 @@ SEALANE_API SEALANE_RESULT sealane_server_add(struct sealane_server *server,
                                               const struct sealane_service *service,
                                               const struct sealane_handler *handlers, void *user);
 
-/* Starts to accept at `address` ("unix:/path", "unix-abstract:name"); may be called for several addresses. */
+/* Starts to accept at `address`: "host:port" (every address of host; ":port" all addresses; port 0 a free one), with an abstract
+ * AF_UNIX twin of each for clients of this host, or "unix:/path", "unix-abstract:name". May be called for several addresses. Blocks while
+ * a name is looked up. INVALID_ARGUMENT for a malformed address, ALREADY_EXISTS when somebody listens there, NOT_FOUND for an address
+ * that is not this host's, UNAVAILABLE for a name that is not known. */
 SEALANE_API SEALANE_RESULT sealane_server_listen(struct sealane_server *server,
                                                  const char *address);
+
+/* Where the sealane_server_listen number `index` (from 0) listens, with the real port: "127.0.0.1:43210". OUT_OF_RANGE past the last,
+ * INVALID_ARGUMENT when `bytes` are too few (128 are always enough). */
+SEALANE_API SEALANE_RESULT sealane_server_address(struct sealane_server *server, size_t index,
+                                                  char *address, size_t bytes);
 
 /* Told of each lane that came up or ended, for logs and displays; runs on the node's thread. `why` is "" when it came up. */
 typedef void sealane_server_lane_function(void *user, const struct sealane_security *security,

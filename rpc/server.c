@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* server.c - the server's end: services, lanes that came, and the calls on them. */
 #include "rpc/call.h"
+#include "transport/route.h"
 
 #include "transport/log.h"
 
@@ -18,7 +19,7 @@ struct service {
 
 struct listening {
     struct listening *next;
-    struct sl_listener *listener;
+    struct sl_listener *listeners; /* a chain: all addresses of a name, and their twins */
 };
 
 struct sl_server_lane {
@@ -38,7 +39,8 @@ struct sealane_server {
     struct sealane_node *node;
     struct sl_lane_options lane_options;
     struct service *services;
-    struct listening *listening;
+    struct listening *listening; /* in the order of listen calls */
+    char *link;
     struct sl_server_lane *lanes;
     sealane_server_lane_function *on_lane;
     void *on_lane_user;
@@ -444,6 +446,16 @@ static void services_free(struct sealane_server *server)
     }
 }
 
+static void listeners_end(struct sl_listener *at)
+{
+    while (at) {
+        struct sl_listener *next = sl_listener_next(at);
+
+        sl_node_unlisten(at); /* tells CLOSED of every lane */
+        at = next;
+    }
+}
+
 static void server_end(struct sl_child *child)
 {
     struct sealane_server *server =
@@ -452,13 +464,14 @@ static void server_end(struct sl_child *child)
     while (server->listening) {
         struct listening *next = server->listening->next;
 
-        sl_node_unlisten(server->listening->listener); /* tells CLOSED of every lane */
+        listeners_end(server->listening->listeners);
         free(server->listening);
         server->listening = next;
     }
     sl_gate_close(server->gate);
     services_free(server);
     sl_gate_leave(server->gate);
+    free(server->link);
     free(server);
 }
 
@@ -510,6 +523,7 @@ static void options_take(struct sealane_server *server,
         .epoch_shift = options->epoch_shift,
         .max_calls = options->max_calls,
         .handshake_timeout_ms = options->handshake_timeout_ms,
+        .dead_after_ms = options->dead_after_ms,
     };
 }
 
@@ -532,12 +546,15 @@ SEALANE_RESULT sealane_server_new(struct sealane_node *node,
     server->node = node;
     server->child.end = server_end;
     options_take(server, options);
-    status = sl_gate_new(node, &limits, &server->gate);
+    server->link = strdup(options->link ? options->link : "");
+    status = server->link ? sl_gate_new(node, &limits, &server->gate)
+                          : SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a server");
     if (status == SEALANE_OK)
         status = sl_run_there(server->gate, node, adopt, server);
     if (status != SEALANE_OK) {
         if (server->gate)
             sl_gate_leave(server->gate);
+        free(server->link);
         free(server);
         return status;
     }
@@ -589,33 +606,73 @@ SEALANE_RESULT sealane_server_add(struct sealane_server *server,
 
 struct listen_errand {
     struct sealane_server *server;
-    const char *address;
+    struct sl_route *route;
 };
 
 static enum sealane_status listen_now(void *argument)
 {
     const struct listen_errand *errand = argument;
+    struct listening **at = &errand->server->listening;
     struct listening *listening = calloc(1, sizeof(*listening));
     enum sealane_status status;
 
     if (!listening)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory to listen");
-    status = sl_node_listen(errand->server->node, errand->address, &errand->server->lane_options,
-                            &listening->listener);
+    status = sl_route_listen(errand->route, &errand->server->lane_options, &listening->listeners);
     if (status != SEALANE_OK) {
         free(listening);
         return status;
     }
-    listening->next = errand->server->listening;
-    errand->server->listening = listening;
+    while (*at)
+        at = &(*at)->next;
+    *at = listening;
     return SEALANE_OK;
 }
 
 SEALANE_RESULT sealane_server_listen(struct sealane_server *server, const char *address)
 {
-    struct listen_errand errand = {server, address};
+    const struct sl_route_wish wish = {.target = address, .link = server->link, .listening = true};
+    struct listen_errand errand = {.server = server};
+    enum sealane_status status;
 
-    return sl_run_there(server->gate, server->node, listen_now, &errand);
+    SL_TRY(sl_route_find_now(server->node, &wish, &errand.route));
+    status = sl_run_there(server->gate, server->node, listen_now, &errand);
+    sl_route_free(errand.route);
+    return status;
+}
+
+struct address_errand {
+    struct sealane_server *server;
+    size_t index;
+    char *address;
+    size_t bytes;
+};
+
+static enum sealane_status address_now(void *argument)
+{
+    const struct address_errand *errand = argument;
+    const struct listening *at = errand->server->listening;
+    size_t left = errand->index;
+
+    while (at && left > 0) {
+        at = at->next;
+        left--;
+    }
+    if (!at)
+        return SL_FAIL(SEALANE_OUT_OF_RANGE, "the server has no address number %zu", errand->index);
+    if (snprintf(errand->address, errand->bytes, "%s", sl_listener_address(at->listeners)) >=
+        (int)errand->bytes)
+        return SL_FAIL(SEALANE_INVALID_ARGUMENT, "%zu bytes are too few for the address %s",
+                       errand->bytes, sl_listener_address(at->listeners));
+    return SEALANE_OK;
+}
+
+SEALANE_RESULT sealane_server_address(struct sealane_server *server, size_t index, char *address,
+                                      size_t bytes)
+{
+    struct address_errand errand = {server, index, address, bytes};
+
+    return sl_run_there(server->gate, server->node, address_now, &errand);
 }
 
 struct on_lane_errand {

@@ -9,7 +9,7 @@ cd "$tree"
 
 # What the C library, the kernel and the compiler bring; any room.
 libc=' arpa/inet.h assert.h ctype.h dirent.h dlfcn.h endian.h errno.h fcntl.h fenv.h float.h getopt.h inttypes.h
- limits.h math.h netdb.h netinet/in.h netinet/tcp.h poll.h pthread.h sched.h semaphore.h signal.h spawn.h stdalign.h
+ limits.h math.h net/if.h netdb.h netinet/in.h netinet/tcp.h poll.h pthread.h sched.h semaphore.h signal.h spawn.h stdalign.h
  stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h strings.h threads.h time.h
  unistd.h wchar.h immintrin.h cpuid.h linux/dma-buf.h linux/futex.h linux/magic.h linux/memfd.h linux/udmabuf.h sanitizer/asan_interface.h '
 
@@ -28,7 +28,7 @@ room_may() {
 
     rpc:*:\"rpc/*\") ;;
     rpc:*:\"transport/bytes.h\" | rpc:*:\"transport/lane.h\" | rpc:*:\"transport/log.h\") ;;
-    rpc:*:\"transport/node.h\" | rpc:*:\"transport/status.h\") ;;
+    rpc:*:\"transport/node.h\" | rpc:*:\"transport/route.h\" | rpc:*:\"transport/status.h\") ;;
     rpc:*:'<sealane.h>' | rpc:*:'<sealane_transport.h>' | rpc:*:'<sealane_status.h>') ;;
     rpc:*:'<sealane/tensor.pb-c.h>' | rpc:*:'<protobuf-c/'*'>') ;;
 

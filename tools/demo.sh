@@ -2,25 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 # The demo: builds Sealane, makes certificates, and trains a classifier of real images (Fashion-MNIST) over encrypted lanes.
 #
-# usage: tools/demo.sh [--shards N] [--workers N] [--model mlp|softmax] [--hidden N] [--link LINK] [option …]
+# usage: tools/demo.sh [--shards N] [--workers N] [--model mlp|softmax] [--hidden N] [--mode MODE] [--link LINK] [option …]
 #   --shards N       server processes, each with its part of the weights (2)
 #   --workers N      worker processes, each with its part of every batch (4)
 #   --model M        mlp, or softmax for softmax regression (mlp)
-#   --hidden N       width of the mlp's hidden layer (128); 45000 makes tensors of 64 MiB and more: add --steps 10 --batch 4
-#                    --test 200, which runs for throughput, not for accuracy
-#   --link LINK      what must carry the lanes: local, the only one so far (local)
+#   --hidden N       width of the mlp's hidden layer (128)
+#   --mode MODE      sync: steps of all workers together; async: of each when it likes (sync)
+#   --shape SHAPE    accuracy, or throughput for few steps with tensors of 64 MiB (accuracy)
+#   --link LINK      what must carry the lanes: local or tcp (local)
 #   --synthetic      train on a small built-in set, without data files
 #   other options    go to parameter-train as they are: --epochs N (8), --steps N, --batch N, --csv FILE, …;
 #                    build/release/bin/parameter-train --help lists them
 #
 # Needs Debian 12, and root or sudo when a package is missing (tools/packages.sh). Leaves build/release and build/demo.csv, the learning
 # curve. The last line says what came out; the exit status is 0 only if all went well and the test accuracy is at least
-# 0.86 (0.83 for softmax; any for a run bounded by --steps, by --epochs below 8, or by --synthetic): 2 for a wrong command line, 130 or
+# 0.86 (0.83 for softmax or async; any for a run bounded by --steps, --epochs below 8, --synthetic or --shape throughput): 2 for a wrong command line, 130 or
 # 143 after SIGINT or SIGTERM, which stop everything, 1 for all else. SEALANE_NO_INSTALL=1 leaves packages alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { sed -n '5,19s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '5,21s/^# \{0,1\}//p' "$0"; }
 fail() {
     echo "demo: $*" >&2
     exit 1
@@ -34,7 +35,7 @@ number() { # option, value, least, most
 }
 
 batch=128 epochs=8 synthetic="" files=""
-shards=2 workers=4 model=mlp link=local bounded="" options=(--csv build/demo.csv)
+shards=2 workers=4 model=mlp mode=sync shape=accuracy link=local bounded="" options=(--csv build/demo.csv)
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help)
@@ -54,7 +55,7 @@ while [ $# -gt 0 ]; do
         continue
         ;;
     --certs | --alone | --server-name | --allow) misuse "$1 is the demo's own to choose" ;;
-    --shards | --workers | --model | --link | --hidden | --epochs | --steps | --batch | --lr | --momentum | --seed | --test) ;;
+    --shards | --workers | --model | --mode | --shape | --max-staleness | --restart | --link | --hidden | --epochs | --steps | --batch | --lr | --momentum | --seed | --test) ;;
     --csv | --weights | --timeout-s | --data | --train-images | --train-labels | --test-images | --test-labels) ;;
     *) misuse "there is no option $1" ;;
     esac
@@ -68,13 +69,18 @@ while [ $# -gt 0 ]; do
     --timeout-s) number "$1" "$2" 1 86400 ;;
     --steps | --test) number "$1" "$2" 1 999999999 ;;
     --seed) number "$1" "$2" 0 999999999999999 ;;
+    --max-staleness | --restart) number "$1" "$2" 0 999999999 ;;
     --model) [[ $2 == mlp || $2 == softmax ]] || misuse "--model $2: expected mlp or softmax" ;;
-    --link) [ "$2" = local ] || misuse "--link $2: this version has the link \"local\" only" ;;
+    --mode) [[ $2 == sync || $2 == async ]] || misuse "--mode $2: expected sync or async" ;;
+    --shape) [[ $2 == accuracy || $2 == throughput ]] || misuse "--shape $2: expected accuracy or throughput" ;;
+    --link) [[ $2 == local || $2 == tcp ]] || misuse "--link $2: expected local or tcp" ;;
     esac
     case $1 in
     --shards) shards=$2 ;;
     --workers) workers=$2 ;;
     --link) link=$2 ;;
+    --mode) mode=$2 options+=("$1" "$2") ;;
+    --shape) shape=$2 options+=("$1" "$2") ;;
     --model) model=$2 options+=("$1" "$2") ;;
     --batch) batch=$2 options+=("$1" "$2") ;;
     --epochs) epochs=$2 options+=("$1" "$2") ;;
@@ -87,8 +93,10 @@ done
 [ "$batch" -ge "$workers" ] || misuse "--batch $batch leaves some of $workers workers without an example"
 [ -z "$synthetic" ] || [ -z "$files" ] || misuse "--synthetic and data files exclude each other"
 [ "$epochs" -ge 8 ] || bounded=yes
+[ "$shape" = accuracy ] || bounded=yes
 least=0.86
 [ "$model" != softmax ] || least=0.83
+[ "$mode" = sync ] || least=0.83
 [ -z "$bounded" ] || least=0
 
 [ -n "${SEALANE_NO_INSTALL:-}" ] || tools/packages.sh run
@@ -140,7 +148,7 @@ echo "demo: certificates made: a CA, a server, $workers workers"
 status=0
 mkfifo "$certs/lines"
 tee "$out" <"$certs/lines" &
-build/release/bin/parameter-train --certs "$certs" --shards "$shards" --workers "$workers" \
+build/release/bin/parameter-train --certs "$certs" --shards "$shards" --workers "$workers" --link "$link" \
     --server-name uri:spiffe://sealane.test/server --allow uri:spiffe://sealane.test/worker "${options[@]}" >"$certs/lines" &
 child=$!
 wait "$child" || status=$?

@@ -4,16 +4,17 @@
 #
 #   tools/packages.sh run    to build the library and the examples, and to run the demo
 #   tools/packages.sh test   that, and what the tests need
+#   tools/packages.sh bench  the first, and what tools/bench.sh measures beside Sealane: gRPC C++
 set -euo pipefail
 
 case "${1:-}" in
-run | test) ;;
+run | test | bench) ;;
 -h | --help)
-    sed -n '3,6s/^# \{0,1\}//p' "$0"
+    sed -n '3,7s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 *)
-    sed -n '3,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '3,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -27,6 +28,9 @@ else
 fi
 if [ "$1" = test ]; then
     packages+=(g++ libcriterion-dev libjansson-dev libssl-dev ninja-build clang-14 libclang-rt-14-dev clang-format-14)
+fi
+if [ "$1" = bench ]; then
+    packages+=(g++ libgrpc++-dev protobuf-compiler-grpc)
 fi
 
 missing() { # prints those that are not installed

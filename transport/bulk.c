@@ -32,12 +32,20 @@ SEALANE_RESULT sl_bulk_init(struct sl_lane *lane)
     return SEALANE_OK;
 }
 
+/* The nonce of seq 0 is the iv itself. */
+static void jobs_free(struct sl_job *jobs, size_t count)
+{
+    if (jobs)
+        sl_wipe(jobs, count * sizeof(*jobs));
+    free(jobs);
+}
+
 void sl_bulk_clear(struct sl_lane *lane)
 {
     free(lane->out.batches);
-    free(lane->out.jobs);
+    jobs_free(lane->out.jobs, (size_t)lane->out.limit * 2);
     free(lane->in.runs);
-    free(lane->in.jobs);
+    jobs_free(lane->in.jobs, lane->rx[SL_RING_BULK].geometry.slots);
     free(lane->in.filled);
     lane->out = (struct sl_bulk_out){.batches = NULL};
     lane->in = (struct sl_bulk_in){.runs = NULL};

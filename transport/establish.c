@@ -38,43 +38,51 @@ static void handshake_late(struct sl_timer *timer)
 
 static void liveness_check(struct sl_timer *timer);
 
+static uint64_t dead_after_ns(const struct sl_lane *lane)
+{
+    return (uint64_t)lane->options.dead_after_ms * 1000000;
+}
+
 void sl_establish_watch(struct sl_lane *lane)
 {
-    uint64_t period = (uint64_t)lane->options.dead_after_ms * 1000000 / 4;
-
     lane->timer.fire = liveness_check;
-    if (sl_timer_start(lane->node, &lane->timer, sl_node_now(lane->node) + period) != SEALANE_OK)
+    lane->checked_ns = sl_node_now(lane->node);
+    if (sl_timer_start(lane->node, &lane->timer, lane->checked_ns + dead_after_ns(lane) / 4) !=
+        SEALANE_OK)
         sl_lane_break(lane, SEALANE_RESOURCE_EXHAUSTED);
 }
 
-/* Dead: nothing verified came for the whole time although a PING was due. Missing bulk credit is never a reason. */
+static SEALANE_RESULT ping(struct sl_lane *lane, uint64_t now)
+{
+    uint8_t body[8];
+
+    lane->pinged_ns = now;
+    sl_put64(body, now);
+    return sl_lane_control(
+        lane, &(struct sl_record){.type = SL_RECORD_PING, .body = body, .bytes = sizeof(body)});
+}
+
+/* Dead: nothing verified came for the whole time although a PING was there to be answered for half of it. A node that did not run itself
+ * (stopped, or its application computed) finds everybody silent, and asks first. Missing bulk credit is never a reason. */
 static void liveness_check(struct sl_timer *timer)
 {
     struct sl_lane *lane = lane_of_timer(timer);
-    uint64_t dead = (uint64_t)lane->options.dead_after_ms * 1000000;
-    uint64_t silent = sl_node_now(lane->node) - lane->heard_ns;
-    uint8_t body[8];
+    uint64_t now = sl_node_now(lane->node), dead = dead_after_ns(lane);
+    uint64_t silent = now - lane->heard_ns;
+    bool asked = lane->pinged_ns > lane->heard_ns && now - lane->checked_ns <= dead / 2;
     char why[160];
 
     if (lane->state == SL_LANE_CLOSING)
         return;
-    if (silent > dead && lane->pinged_ns > lane->heard_ns) {
+    if (silent > dead && asked && now - lane->pinged_ns >= dead / 2) {
         (void)snprintf(why, sizeof(why), "the peer said nothing for %u ms",
                        lane->options.dead_after_ms);
         sl_lane_close(lane, SEALANE_UNAVAILABLE, why);
-        return;
+    } else if (silent > dead / 2 && !asked && ping(lane, now) != SEALANE_OK) {
+        sl_lane_break(lane, SEALANE_RESOURCE_EXHAUSTED);
+    } else {
+        sl_establish_watch(lane);
     }
-    if (silent > dead / 2 && lane->pinged_ns <= lane->heard_ns) {
-        lane->pinged_ns = sl_node_now(lane->node);
-        sl_put64(body, lane->pinged_ns);
-        if (sl_lane_control(lane, &(struct sl_record){.type = SL_RECORD_PING,
-                                                      .body = body,
-                                                      .bytes = sizeof(body)}) != SEALANE_OK) {
-            sl_lane_break(lane, SEALANE_RESOURCE_EXHAUSTED);
-            return;
-        }
-    }
-    sl_establish_watch(lane);
 }
 
 /* ---- HELLO ---- */

@@ -143,6 +143,7 @@ struct sl_lane *sl_lane_new(struct sealane_node *node, const struct sl_lane_opti
         return NULL;
     }
     lane->options.server_name = lane->server_name;
+    lane->options.link = NULL; /* the asker's, and used up */
     lane->link = link;
     link->owner = lane;
     lane->heard_ns = sl_node_now(node);

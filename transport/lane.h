@@ -84,6 +84,7 @@ struct sl_lane_options {
     struct sealane_credentials
         *credentials;            /* borrowed until the lane's (listener's) end; required */
     const char *server_name;     /* client: required; copied */
+    const char *link;            /* the carrier's name; NULL: the first that handles the address */
     sl_lane_function *on_event;  /* required */
     void *owner;                 /* handed to on_event */
     uint32_t message_slot_bytes; /* 8192; multiple of 64, at least 1024 */

@@ -127,6 +127,7 @@ struct sl_lane {
     uint8_t pong[8];
     uint64_t heard_ns;
     uint64_t pinged_ns;
+    uint64_t checked_ns; /* when liveness was looked at last */
     struct sl_link_write stuck; /* sealed, not accepted by the link yet; bytes 0: none */
 
     /* bulk.c */

@@ -12,7 +12,8 @@
  * (before that it takes nothing but bytes from a stranger) -> write_imm. GONE is the last event of a link; the holder
  * then (or at any other moment) calls drop, after which the link says nothing any more.
  *
- * What was written to one ring arrives in the order posted, and the peer's ARRIVED comes after its bytes are there.
+ * What was written to one ring arrives in the order posted, and the peer's ARRIVED comes after its bytes are there. A write may
+ * stay at this side until the next poll or arm of its port, so that all writes of one turn leave together.
  */
 #ifndef SL_LINK_H
 #define SL_LINK_H
@@ -92,7 +93,8 @@ struct sl_link_ops {
     SEALANE_RESULT (*connect)(struct sl_port *port, const char *address, struct sl_link **link_p);
 
     /* Ends a link and frees it: no event of it comes any more, its sources are released, its mappings of the
-     * peer's rings are gone. What was sent or written before still reaches a living peer. */
+     * peer's rings are gone. What was sent or written before still reaches a living peer, as far as the
+     * carrier has room for it at once. */
     void (*drop)(struct sl_link *link);
 
     /* Opens a ring of this side to the peer's writes. `stride` is the distance of slots. Writes the descriptor that
@@ -114,7 +116,7 @@ struct sl_link_ops {
      * later, no event tells. INVALID_ARGUMENT past the ring's end. To a peer that just went it may still be OK. */
     SEALANE_RESULT (*write_imm)(struct sl_link *link, const struct sl_link_write *write);
 
-    /* Collects at most `max` events; returns how many. Never sleeps. */
+    /* Collects at most `max` events, after letting go what was written; returns how many. Never sleeps. */
     int (*poll)(struct sl_port *port, struct sl_link_event *events, int max);
 
     /* Prepares to sleep: returns a descriptor that polls readable when something comes from now on, or -1 when
@@ -124,5 +126,8 @@ struct sl_link_ops {
 
 /* Same host: memfd rings, wake-ups over AF_UNIX. Addresses "unix:/path" and "unix-abstract:name". */
 extern const struct sl_link_ops sl_link_local;
+
+/* Anywhere: frames over one TCP connection. Addresses are numeric: "1.2.3.4:7000", "[::1]:7000", "[fe80::1%eth0]:7000". */
+extern const struct sl_link_ops sl_link_tcp;
 
 #endif

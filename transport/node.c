@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum {
@@ -21,11 +22,12 @@ enum {
 };
 
 struct sl_listener {
-    struct sl_listener *next;
+    struct sl_listener *next, *chained;
     struct sealane_node *node;
     struct sl_port *port; /* its own: what is accepted there is this listener's */
     const struct sl_link_ops *link;
     struct sl_lane_options options;
+    char address[SL_ADDRESS_BYTES];
     uint32_t half_open;
 };
 
@@ -51,7 +53,7 @@ struct sealane_node {
     struct sl_helper helper;
 };
 
-static const struct sl_link_ops *const builtin_links[] = {&sl_link_local, NULL};
+static const struct sl_link_ops *const builtin_links[] = {&sl_link_local, &sl_link_tcp, NULL};
 
 static uint64_t clock_ns(void)
 {
@@ -287,25 +289,22 @@ static bool ports_poll(struct sealane_node *node)
     return any;
 }
 
+const struct sl_link_ops *const *sl_node_links(const struct sealane_node *node)
+{
+    return node->links;
+}
+
 static SEALANE_RESULT link_find(const struct sealane_node *node, const char *address,
-                                size_t *index_p)
+                                const char *name, size_t *index_p)
 {
     for (size_t i = 0; node->links[i]; i++) {
-        if (node->links[i]->handles(address)) {
+        if (name ? strcmp(node->links[i]->name, name) == 0 : node->links[i]->handles(address)) {
             *index_p = i;
             return SEALANE_OK;
         }
     }
-    return SL_FAIL(SEALANE_UNIMPLEMENTED,
-                   "no link handles the address \"%s\": expected unix:/path or unix-abstract:name",
-                   address);
-}
-
-SEALANE_RESULT sl_node_check_address(const struct sealane_node *node, const char *address)
-{
-    size_t index;
-
-    return link_find(node, address, &index);
+    return SL_FAIL(SEALANE_UNIMPLEMENTED, "no carrier%s%s handles the address \"%s\"",
+                   name ? " " : "", name ? name : "", address);
 }
 
 static SEALANE_RESULT options_check(const struct sl_lane_options *options)
@@ -325,7 +324,7 @@ SEALANE_RESULT sl_node_connect(struct sealane_node *node, const char *address,
     size_t i;
 
     SL_TRY(options_check(options));
-    SL_TRY(link_find(node, address, &i));
+    SL_TRY(link_find(node, address, options->link, &i));
     if (!node->ports[i])
         SL_TRY(node->links[i]->open(&node->ports[i]));
     SL_TRY(node->links[i]->connect(node->ports[i], address, &link));
@@ -348,17 +347,17 @@ SEALANE_RESULT sl_node_listen(struct sealane_node *node, const char *address,
     size_t i;
 
     SL_TRY(options_check(options));
-    SL_TRY(link_find(node, address, &i));
+    SL_TRY(link_find(node, address, options->link, &i));
     listener = calloc(1, sizeof(*listener));
     if (!listener)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a listener");
     listener->node = node;
     listener->link = node->links[i];
     listener->options = *options;
-    listener->options.server_name = NULL;
+    listener->options.server_name = listener->options.link = NULL;
     status = listener->link->open(&listener->port);
     if (status == SEALANE_OK) {
-        status = listener->link->listen(listener->port, address, NULL);
+        status = listener->link->listen(listener->port, address, listener->address);
         if (status != SEALANE_OK)
             listener->link->close(listener->port);
     }
@@ -370,6 +369,21 @@ SEALANE_RESULT sl_node_listen(struct sealane_node *node, const char *address,
     node->listeners = listener;
     *listener_p = listener;
     return SEALANE_OK;
+}
+
+const char *sl_listener_address(const struct sl_listener *listener)
+{
+    return listener->address;
+}
+
+struct sl_listener *sl_listener_next(const struct sl_listener *listener)
+{
+    return listener->chained;
+}
+
+void sl_listener_chain(struct sl_listener *listener, struct sl_listener *next)
+{
+    listener->chained = next;
 }
 
 static bool listener_lanes_finish(struct sealane_node *node, struct sl_listener *listener)

@@ -57,19 +57,26 @@ void sl_node_disown(struct sealane_node *node, struct sl_child *child);
 
 /* ---- lanes, node's thread only ---- */
 
-/* UNIMPLEMENTED when no link handles addresses of this form. Any thread. */
-SEALANE_RESULT sl_node_check_address(const struct sealane_node *node, const char *address);
+/* The carriers, NULL-terminated. Any thread. */
+const struct sl_link_ops *const *sl_node_links(const struct sealane_node *node);
 
-/* Starts a lane to `address`. Errors of address form and of resources come at once; all else is a CLOSED event. */
+/* Starts a lane to `address`, over the carrier that options->link names. Errors of address form and of resources come at once; all else is a CLOSED event. */
 SEALANE_RESULT sl_node_connect(struct sealane_node *node, const char *address,
                                const struct sl_lane_options *options, struct sl_lane **lane_p);
 
-/* Listens; each accepted, authenticated and authorised peer becomes a lane whose first event is READY. Options are
+/* Listens, as options->link says; each accepted, authenticated and authorised peer becomes a lane whose first event is READY. Options are
  * copied, what they point to is borrowed until sl_node_unlisten. */
 struct sl_listener;
 SEALANE_RESULT sl_node_listen(struct sealane_node *node, const char *address,
                               const struct sl_lane_options *options,
                               struct sl_listener **listener_p);
+
+/* Where it listens: a port 0 is a real one here. The listener's. */
+const char *sl_listener_address(const struct sl_listener *listener);
+
+/* Listeners that belong together: a chain that its maker builds, unlistened one by one. */
+struct sl_listener *sl_listener_next(const struct sl_listener *listener);
+void sl_listener_chain(struct sl_listener *listener, struct sl_listener *next);
 
 /* Stops accepting and ends the listener's lanes with CLOSED (their events still reach on_event before this returns). */
 void sl_node_unlisten(struct sl_listener *listener);

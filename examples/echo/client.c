@@ -13,7 +13,7 @@ enum {
 };
 
 struct options {
-    const char *target, *server_name, *text;
+    const char *target, *server_name, *link, *text;
     struct identity identity;
     unsigned long count, tensor_mib, timeout_ms;
 };
@@ -137,7 +137,8 @@ static int open_and_run(struct sealane_credentials *credentials, const struct op
 {
     struct sealane_node_options polled = {.polled = true};
     struct sealane_channel_options wanted = {.credentials = credentials,
-                                             .server_name = options->server_name};
+                                             .server_name = options->server_name,
+                                             .link = options->link};
     struct sealane_node *node;
     struct sealane_channel *channel = NULL;
     int status;
@@ -158,7 +159,8 @@ static void usage(FILE *to)
     (void)fprintf(
         to,
         "usage: echo-client --target ADDRESS --certs DIR\n"
-        "  --target ADDRESS          unix:/path or unix-abstract:name\n"
+        "  --target ADDRESS          host:port, unix:/path or unix-abstract:name\n"
+        "  --link local|tcp          over this carrier only (the best)\n"
         "  --server-name NAME        what the server's certificate must say (dns:localhost)\n"
         "  --certs DIR               ca.pem, client.pem and client.key, as tools/make-certs.sh makes them\n"
         "  --ca, --cert, --key FILE  or each by name\n"
@@ -191,6 +193,9 @@ static bool take(struct options *options, int option)
     case 's':
         options->server_name = optarg;
         return true;
+    case 'i':
+        options->link = optarg;
+        return true;
     case 'x':
         options->text = optarg;
         return true;
@@ -219,11 +224,19 @@ static bool take(struct options *options, int option)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"target", 1, NULL, 't'}, {"server-name", 1, NULL, 's'}, {"text", 1, NULL, 'x'},
-        {"certs", 1, NULL, 'd'},  {"ca", 1, NULL, 'a'},          {"cert", 1, NULL, 'c'},
-        {"key", 1, NULL, 'k'},    {"count", 1, NULL, 'n'},       {"tensor-mib", 1, NULL, 'm'},
-        {"help", 0, NULL, 'h'},   {"timeout-ms", 1, NULL, 'w'},  {0}};
+    static const struct option longs[] = {{"target", 1, NULL, 't'},
+                                          {"server-name", 1, NULL, 's'},
+                                          {"text", 1, NULL, 'x'},
+                                          {"certs", 1, NULL, 'd'},
+                                          {"ca", 1, NULL, 'a'},
+                                          {"cert", 1, NULL, 'c'},
+                                          {"key", 1, NULL, 'k'},
+                                          {"count", 1, NULL, 'n'},
+                                          {"tensor-mib", 1, NULL, 'm'},
+                                          {"help", 0, NULL, 'h'},
+                                          {"timeout-ms", 1, NULL, 'w'},
+                                          {"link", 1, NULL, 'i'},
+                                          {0}};
     struct options options = {
         .server_name = "dns:localhost", .text = "hello", .count = 1, .timeout_ms = 10000};
     struct sealane_credentials *credentials;

@@ -32,31 +32,32 @@ static void lane(void *user, const struct sealane_security *security, bool up, c
 static int serve(struct sealane_server *server, const char *address, const sigset_t *signals)
 {
     static const struct echo_v1_echo__handlers handlers = {.say = say};
+    char bound[128]; /* a port 0 is a real one there */
     int number = 0;
 
     sealane_server_on_lane(server, lane, NULL);
     if (echo_v1_echo__register(server, &handlers, NULL) != SEALANE_OK)
         return complain("register");
-    if (sealane_server_listen(server, address) != SEALANE_OK)
+    if (sealane_server_listen(server, address) != SEALANE_OK ||
+        sealane_server_address(server, 0, bound, sizeof(bound)) != SEALANE_OK)
         return complain(address);
-    (void)printf("listening at %s\n", address);
+    (void)printf("listening at %s\n", bound);
     (void)fflush(stdout);
     (void)sigwait(signals, &number);
     (void)printf("stopped\n");
     return 0;
 }
 
-static int run(struct sealane_credentials *credentials, const char *address,
+static int run(const struct sealane_server_options *options, const char *address,
                const sigset_t *signals)
 {
-    struct sealane_server_options options = {.credentials = credentials};
     struct sealane_server *server = NULL;
     struct sealane_node *node = NULL;
     int status;
 
     if (sealane_node_new(NULL, &node) != SEALANE_OK)
         return complain("node");
-    if (sealane_server_new(node, &options, &server) == SEALANE_OK)
+    if (sealane_server_new(node, options, &server) == SEALANE_OK)
         status = serve(server, address, signals);
     else
         status = complain("server");
@@ -70,22 +71,20 @@ static void usage(FILE *to)
     (void)fprintf(
         to,
         "usage: echo-server --listen ADDRESS --certs DIR\n"
-        "  --listen ADDRESS          unix:/path or unix-abstract:name\n"
+        "  --listen ADDRESS          host:port, :port, unix:/path or unix-abstract:name; port 0 is a free one\n"
+        "  --link local|tcp          for this carrier only\n"
         "  --certs DIR               ca.pem, server.pem and server.key, as tools/make-certs.sh makes them\n"
         "  --ca, --cert, --key FILE  or each by name\n");
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"listen", 1, NULL, 'l'},
-                                          {"certs", 1, NULL, 'd'},
-                                          {"ca", 1, NULL, 'a'},
-                                          {"cert", 1, NULL, 'c'},
-                                          {"key", 1, NULL, 'k'},
-                                          {"help", 0, NULL, 'h'},
-                                          {0}};
+    static const struct option longs[] = {{"listen", 1, NULL, 'l'}, {"link", 1, NULL, 'i'},
+                                          {"certs", 1, NULL, 'd'},  {"ca", 1, NULL, 'a'},
+                                          {"cert", 1, NULL, 'c'},   {"key", 1, NULL, 'k'},
+                                          {"help", 0, NULL, 'h'},   {0}};
     struct identity identity = {0};
-    struct sealane_credentials *credentials;
+    struct sealane_server_options server = {0};
     const char *address = NULL;
     sigset_t signals;
     int option, status;
@@ -94,6 +93,9 @@ int main(int argc, char **argv)
         switch (option) {
         case 'l':
             address = optarg;
+            break;
+        case 'i':
+            server.link = optarg;
             break;
         case 'd':
             identity.certs = optarg;
@@ -123,8 +125,8 @@ int main(int argc, char **argv)
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
     (void)sigprocmask(SIG_BLOCK, &signals, NULL);
-    credentials = identity_load(&identity, "server");
-    status = credentials ? run(credentials, address, &signals) : 1;
-    sealane_credentials_free(credentials);
+    server.credentials = identity_load(&identity, "server");
+    status = server.credentials ? run(&server, address, &signals) : 1;
+    sealane_credentials_free(server.credentials);
     return status;
 }

@@ -52,13 +52,14 @@ static double step(struct alone *alone)
     for (size_t r = 0; r < workers; r++) {
         float *filled = t->gradient;
 
-        loss += trainer_gradient(t, r);
+        loss += trainer_gradient(t, t->step, r);
         t->gradient = alone->gradients[r];
         alone->gradients[r] = filled;
     }
-    sgd_step(&t->sgd, t->step, (const float *const *)alone->gradients, workers,
+    sgd_step(&t->sgd, t->step,
+             &(struct gradients){(const float *const *)alone->gradients, workers, t->sgd.batch},
              &(struct sgd_state){alone->velocity, t->weights, t->parameters});
-    return loss;
+    return loss / (double)t->sgd.batch;
 }
 
 static int course(struct alone *alone)
@@ -68,11 +69,12 @@ static int course(struct alone *alone)
     struct progress progress;
     bool good;
 
-    if (!progress_begin(&progress, t))
+    trainer_start(t, 0);
+    if (!progress_open(&progress, t, true))
         return 1;
-    trainer_start(t);
+    progress_introduce(t);
     while (trainer_more(t) && !stop_signal())
-        if (trainer_stepped(t, step(alone)))
+        if (trainer_goes_on(t, t->step + 1, step(alone)))
             progress_epoch(&progress, t, &none);
     good = progress_end(&progress, t, &none, stop_signal() != 0);
     if (!trainer_save(t) || !good)

@@ -74,10 +74,22 @@ static _Noreturn void become(const char *path, char *const *argv, pid_t parent)
     _exit(127);
 }
 
-bool children_start(struct children *children, const char *name, const char *program,
-                    const char *const *arguments)
+/* The place of that name, or a new one; NULL when there is none. */
+static struct child *place_of(struct children *children, const char *name)
 {
-    struct child *child = &children->all[children->count];
+    for (size_t i = 0; i < children->count; i++)
+        if (strcmp(children->all[i].name, name) == 0)
+            return &children->all[i];
+    if (children->count == children->max)
+        return NULL;
+    (void)snprintf(children->all[children->count].name, sizeof(children->all->name), "%s", name);
+    return &children->all[children->count++];
+}
+
+struct child *children_start(struct children *children, const char *name, const char *program,
+                             const char *const *arguments)
+{
+    struct child *child = place_of(children, name);
     const char *argv[ARGUMENTS_MAX] = {program};
     char path[PATH_MAX];
     pid_t parent = getpid();
@@ -85,22 +97,20 @@ bool children_start(struct children *children, const char *name, const char *pro
 
     for (; arguments[count - 1] && count + 1 < ARGUMENTS_MAX; count++)
         argv[count] = arguments[count - 1];
-    if (children->count == children->max || !beside_this(program, path)) {
+    if (!child || !beside_this(program, path)) {
         (void)fprintf(stderr, "%s: cannot find %s beside this program\n", name, program);
-        return false;
+        return NULL;
     }
-    (void)snprintf(child->name, sizeof(child->name), "%s", name);
     child->pid = fork();
     if (child->pid == 0)
         become(path, (char *const *)argv, parent);
     if (child->pid < 0) {
         (void)fprintf(stderr, "%s: cannot fork: %s\n", name, strerror(errno));
         child->pid = 0;
-        return false;
+        return NULL;
     }
-    children->count++;
     children->running++;
-    return true;
+    return child;
 }
 
 static void signal_all(const struct children *children, int number)
@@ -111,9 +121,10 @@ static void signal_all(const struct children *children, int number)
 }
 
 /* True when a child ended that should not have. */
-static bool judge(const struct child *child, int status, bool expected)
+static bool judge(struct child *child, int status, bool expected)
 {
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    child->succeeded = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (child->succeeded)
         return false;
     if (expected)
         return true;
@@ -125,7 +136,20 @@ static bool judge(const struct child *child, int status, bool expected)
     return true;
 }
 
-static bool reap(struct children *children, bool expected)
+struct loss {
+    children_lost *lost;
+    void *user;
+};
+
+/* True when the child's end ends everything. */
+static bool bury(struct child *child, int status, bool expected, const struct loss *loss)
+{
+    child->pid = 0;
+    return judge(child, status, expected) &&
+           (expected || !child->expendable || !loss->lost(loss->user, child));
+}
+
+static bool reap(struct children *children, bool expected, const struct loss *loss)
 {
     bool failed = false;
     int status;
@@ -135,9 +159,9 @@ static bool reap(struct children *children, bool expected)
         for (size_t i = 0; i < children->count; i++) {
             if (children->all[i].pid != pid)
                 continue;
-            children->all[i].pid = 0;
             children->running--;
-            failed |= judge(&children->all[i], status, expected || failed);
+            failed |= bury(&children->all[i], status, expected || failed, loss);
+            break; /* its place may have been taken again */
         }
     }
     return failed;
@@ -158,8 +182,9 @@ static void press(const struct children *children, double *ask_s, double *insist
     }
 }
 
-int children_wait(struct children *children)
+int children_wait(struct children *children, children_lost *lost, void *user)
 {
+    const struct loss loss = {lost, user};
     const struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};
     double ask_s = 0, insist_s = 0;
     bool failed = false;
@@ -175,7 +200,7 @@ int children_wait(struct children *children)
             ask_s = clock_s();
             insist_s = ask_s + PATIENCE_S;
         }
-        if (reap(children, failed || stopped) && !failed && !stopped) {
+        if (reap(children, failed || stopped, &loss) && !failed && !stopped) {
             failed = true;
             ask_s = clock_s() + WORDS_S;
             insist_s = ask_s + PATIENCE_S;

@@ -38,9 +38,16 @@ static const struct row rows[] = {
     {"--shard", "I", KIND_COUNT, S, AT(shard), 0, OPTIONS_LIST_MAX - 1,
      "which shard this is, from 0"},
     {"--of-shards", "N", KIND_COUNT, S, AT(shards), 1, OPTIONS_LIST_MAX, "of how many (1)"},
-    {"--listen", "ADDRESS", KIND_TEXT, S, AT(listen), 0, 0, "unix:/path or unix-abstract:name"},
+    {"--listen", "ADDRESS", KIND_TEXT, S, AT(listen), 0, 0,
+     "host:port (port 0: a free one), unix:/path or unix-abstract:name"},
+    {"--address-file", "FILE", KIND_TEXT, S, AT(address_file), 0, 0,
+     "write there where it listens, with the real port"},
     {"--server", "ADDRESS", KIND_LIST, W, AT(servers), 0, 0,
-     "a shard's address; once for each, in order"},
+     "a shard's address, or @FILE that says it; once for each, in order"},
+    {"--address", "HOST:PORT", KIND_TEXT, T, AT(address), 0, 0,
+     "servers listen there, each at the next port, or at free ones if 0 (unix sockets; tcp: 127.0.0.1:0)"},
+    {"--link", "local|tcp", KIND_TEXT, S | W | T, AT(link), 0, 0,
+     "carry everything over this link (the best)"},
     {"--rank", "I", KIND_COUNT, W, AT(rank), 0, 1023,
      "which worker this is, from 0; worker 0 reports"},
     {"--certs", "DIR", KIND_TEXT, S | W | T, AT(certs), 0, 0,
@@ -53,7 +60,15 @@ static const struct row rows[] = {
     {"--allow", "NAME", KIND_LIST, S | T, AT(allow), 0, 0,
      "accept only workers whose certificate says so, e.g. uri:spiffe://sealane.test/worker; repeatable"},
     {"--timeout-s", "N", KIND_COUNT, S | W | T, AT(timeout_s), 1, 86400,
-     "seconds that workers may be apart, at the start and in a step (60)"},
+     "seconds that workers may be apart, at the start and in a step, and all be gone (60)"},
+    {"--mode", "sync|async", KIND_TEXT, S | W | T, AT(mode), 0, 0,
+     "steps of all workers together, or of each when it likes (sync)"},
+    {"--max-staleness", "N", KIND_COUNT, S | T, AT(max_staleness), 0, 1e9,
+     "async: refuse gradients whose weights are more than N steps old (32)"},
+    {"--restart", "N", KIND_COUNT, T, AT(restart), 0, 1e9,
+     "start a worker that died again, up to N times each (0)"},
+    {"--shape", "accuracy|throughput", KIND_TEXT, W | T, AT(shape), 0, 0,
+     "throughput: tensors of 64 MiB for each shard, 10 steps, an example for each worker (accuracy)"},
     {"--data", "DIR", KIND_TEXT, W | T, AT(data), 0, 0,
      "folder of the four IDX files of a set like MNIST (/usr/share/datasets/fashion-mnist)"},
     {"--train-images", "FILE", KIND_TEXT, W | T, AT(idx[0]), 0, 0,
@@ -64,7 +79,7 @@ static const struct row rows[] = {
     {"--synthetic", NULL, KIND_FLAG, W | T, AT(synthetic), 0, 0, "or a small built-in set"},
     {"--model", "mlp|softmax", KIND_TEXT, W | T, AT(model), 0, 0, "what is trained (mlp)"},
     {"--hidden", "N", KIND_COUNT, W | T, AT(hidden), 1, 1 << 22,
-     "width of the mlp's hidden layer (128); 45000 makes tensors of 64 MiB and more on 2 shards"},
+     "width of the mlp's hidden layer (128)"},
     {"--epochs", "N", KIND_COUNT, W | T, AT(epochs), 1, 1000000,
      "passes over the training set (8)"},
     {"--steps", "N", KIND_COUNT, W | T, AT(steps), 1, 1e15,
@@ -111,7 +126,7 @@ static _Noreturn void help(enum program program)
             continue;
         (void)snprintf(left, sizeof(left), "%s %s", rows[i].name,
                        rows[i].value ? rows[i].value : "");
-        (void)printf("  %-22s %s\n", left, rows[i].help);
+        (void)printf("  %-28s %s\n", left, rows[i].help);
     }
     exit(0);
 }
@@ -187,6 +202,56 @@ static void need(const struct options *options, const char *name, const void *va
         wrong(options->program, "--%s is missing", name);
 }
 
+static bool is_given(const struct options *options, const void *at)
+{
+    for (size_t i = 0; i < options->given_count; i++) {
+        const struct row *row = options->given[i].row;
+
+        if ((const char *)options + row->at == at)
+            return true;
+    }
+    return false;
+}
+
+/* "a|b": true for b */
+static bool choose(const struct options *options, const char *name, const char *value,
+                   const char *const words[2])
+{
+    if (strcmp(value, words[0]) != 0 && strcmp(value, words[1]) != 0)
+        wrong(options->program, "%s %s is neither %s nor %s", name, value, words[0], words[1]);
+    return strcmp(value, words[1]) == 0;
+}
+
+/* What follows from others, and what the shape decides unless it was given. */
+static void complete(struct options *options)
+{
+    options->asynchronous =
+        choose(options, "--mode", options->mode, (const char *const[]){"sync", "async"});
+    options->throughput =
+        choose(options, "--shape", options->shape, (const char *const[]){"accuracy", "throughput"});
+    (void)choose(options, "--model", options->model, (const char *const[]){"softmax", "mlp"});
+    if (options->link &&
+        choose(options, "--link", options->link, (const char *const[]){"local", "tcp"}) &&
+        !options->address)
+        options->address = "127.0.0.1:0";
+    if (options->program == W)
+        options->shards = options->servers.count;
+    if (!options->throughput)
+        return;
+    if (strcmp(options->model, "mlp") != 0 || is_given(options, &options->hidden))
+        wrong(options->program, "--shape throughput decides on --model and --hidden itself");
+    if (!is_given(options, &options->steps))
+        options->steps = 10;
+    if (!is_given(options, &options->batch))
+        options->batch = options->workers;
+    if (!is_given(options, &options->rate))
+        options->rate = 1e-5; /* so wide a layer overshoots with more */
+    if (!is_given(options, &options->test))
+        options->test = 100;
+    if (!is_given(options, &options->data) && !is_given(options, &options->idx[0]))
+        options->synthetic = true;
+}
+
 static void check(const struct options *options)
 {
     const enum program program = options->program;
@@ -194,6 +259,8 @@ static void check(const struct options *options)
 
     if (!options->alone && !(options->ca && options->cert && options->key))
         need(options, program == T ? "certs" : "certs (or --ca, --cert and --key)", options->certs);
+    if (options->address && !strrchr(options->address, ':'))
+        wrong(program, "--address %s has no port", options->address);
     if (program == S)
         need(options, "listen", options->listen);
     if (program == S && options->shard >= options->shards)
@@ -209,8 +276,8 @@ static void check(const struct options *options)
               "--train-images, --train-labels, --test-images and --test-labels go together");
     if (options->synthetic && (files || options->data != usual_data))
         wrong(program, "--synthetic and data files exclude each other");
-    if (strcmp(options->model, "mlp") != 0 && strcmp(options->model, "softmax") != 0)
-        wrong(program, "--model %s is neither mlp nor softmax", options->model);
+    if (options->alone && options->asynchronous)
+        wrong(program, "--alone makes synchronous steps only");
     if (options->batch < options->workers)
         wrong(program, "--batch %llu leaves some of %llu workers without an example",
               (unsigned long long)options->batch, (unsigned long long)options->workers);
@@ -223,6 +290,9 @@ void options_parse(struct options *options, enum program program, int argc, char
                                 .shards = program == T ? 2 : 1,
                                 .workers = 4,
                                 .timeout_s = 60,
+                                .mode = "sync",
+                                .max_staleness = 32,
+                                .shape = "accuracy",
                                 .data = usual_data,
                                 .model = "mlp",
                                 .hidden = 128,
@@ -252,6 +322,7 @@ void options_parse(struct options *options, enum program program, int argc, char
         options->given[options->given_count++] = (struct given){row, value};
         set(options, row, value);
     }
+    complete(options);
     check(options);
 }
 

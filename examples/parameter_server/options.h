@@ -32,15 +32,23 @@ struct options {
     const char *server_name;
     struct text_list allow; /* peers that a server accepts; none: any of the CA */
 
-    const char *listen;
+    const char *link; /* NULL: the best */
+    const char *listen, *address_file;
+    const char *address;      /* parameter-train: where its servers listen; NULL: unix sockets */
     struct text_list servers; /* in the order of shards */
     uint64_t shard, shards;
     uint64_t rank, workers;
     uint64_t timeout_s;
+    const char *mode;
+    bool asynchronous; /* what mode says */
+    uint64_t max_staleness;
+    uint64_t restart;
 
     const char *data;
     const char *idx[4]; /* train images, train labels, test images, test labels */
     bool synthetic;
+    const char *shape;
+    bool throughput; /* what shape says */
     const char *model;
     uint64_t hidden, epochs, steps, batch, seed, test;
     double rate, momentum;

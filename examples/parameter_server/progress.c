@@ -27,33 +27,39 @@ static void print_carriage(const struct carriage *carriage)
     (void)printf("\n");
 }
 
-bool progress_begin(struct progress *progress, const struct trainer *t)
+bool progress_open(struct progress *progress, const struct trainer *t, bool fresh)
 {
     const char *path = t->options->csv;
 
-    *progress = (struct progress){.accuracy = -1};
-    if (path && !(progress->csv = fopen(path, "w"))) {
+    *progress =
+        (struct progress){.open = true, .last_s = clock_s(), .last_step = t->step, .accuracy = -1};
+    if (path && !(progress->csv = fopen(path, fresh ? "w" : "a"))) {
         (void)fprintf(stderr, "cannot write the learning curve to %s: %s\n", path, strerror(errno));
         return false;
     }
-    if (progress->csv)
+    if (progress->csv && ftell(progress->csv) == 0)
         (void)fprintf(progress->csv,
                       "epoch,step,loss,test_accuracy,seconds,steps_per_s,sealed_bytes,"
                       "opened_bytes,aead,link\n");
+    return true;
+}
+
+void progress_introduce(const struct trainer *t)
+{
     (void)printf("training %s on %s: %zu images of %zu pixels, %zu classes; ",
                  t->model.hidden ? "an mlp" : "softmax regression", t->dataset.name,
                  t->dataset.train.count, t->model.inputs, t->model.classes);
-    (void)printf("%zu parameters, %llu steps of %zu images\n", t->parameters,
-                 (unsigned long long)t->sgd.steps, t->sgd.batch);
+    (void)printf("%zu parameters, %llu %s of %zu images\n", t->parameters,
+                 (unsigned long long)t->sgd.steps,
+                 t->options->asynchronous ? "steps, each by one worker's part" : "steps",
+                 t->sgd.batch);
     (void)fflush(stdout);
-    return true;
 }
 
 void progress_epoch(struct progress *progress, struct trainer *t, const struct carriage *carriage)
 {
     double now = clock_s();
-    double rate = (double)(t->step - progress->last_step) /
-                  (now - (progress->last_step ? progress->last_s : t->began_s));
+    double rate = (double)(t->step - progress->last_step) / (now - progress->last_s);
     double epoch = (double)t->step / (double)t->steps_per_epoch;
 
     progress->accuracy = trainer_accuracy(t);
@@ -86,17 +92,28 @@ static bool close_csv(struct progress *progress, const char *path)
     return good;
 }
 
+void progress_speed(const char *who, const struct carriage *carriage)
+{
+    (void)printf("%s: pushed ", who);
+    print_bytes("", carriage->pushed_bytes, "");
+    (void)printf(" at %.2f GB/s, pulled ", carriage->push_speed / 1e9);
+    print_bytes("", carriage->pulled_bytes, "");
+    (void)printf(" at %.2f GB/s, sealed with %s over %s\n", carriage->pull_speed / 1e9,
+                 carriage->aead, carriage->link);
+    (void)fflush(stdout);
+}
+
 static void print_throughput(const struct trainer *t, const struct carriage *carriage)
 {
-    uint64_t bytes = carriage->sealed_bytes + carriage->opened_bytes;
+    char who[32];
 
-    if (carriage->shards == 0 || t->exchange_s <= 0)
+    if (carriage->pushed_bytes == 0)
         return;
-    print_bytes("throughput: tensors of ", t->parameters * sizeof(float) / carriage->shards, ", ");
-    print_bytes("worker 0 sealed and opened ", bytes, "");
-    (void)printf(" in %.1f s of exchange, waiting for other workers included: ", t->exchange_s);
-    (void)printf("%.2f GB/s, %.2f GB/s by all workers\n", (double)bytes / t->exchange_s / 1e9,
-                 (double)(bytes * t->options->workers) / t->exchange_s / 1e9);
+    (void)snprintf(who, sizeof(who), "worker %llu", (unsigned long long)t->options->rank);
+    progress_speed(who, carriage);
+    print_bytes("throughput: tensors of ", t->parameters * sizeof(float) / carriage->shards, "");
+    (void)printf(", all workers together: pushes %.2f GB/s, pulls %.2f GB/s\n",
+                 carriage->all_push_speed / 1e9, carriage->all_pull_speed / 1e9);
 }
 
 bool progress_end(struct progress *progress, struct trainer *t, const struct carriage *carriage,

@@ -5,6 +5,8 @@
 #include "stop.h"
 #include "trainer.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,7 @@ enum {
 
 struct server {
     const struct options *options;
-    char who[32];
+    char who[32], address[128];
     struct shard shard;
     struct sealane_credentials *credentials;
     struct sealane_node *node;
@@ -38,7 +40,8 @@ static void on_lane(void *user, const struct sealane_security *security, bool up
 static enum sealane_status open_server(struct server *server)
 {
     struct sealane_node_options polled = {.polled = true};
-    struct sealane_server_options wanted = {.credentials = server->credentials};
+    struct sealane_server_options wanted = {.credentials = server->credentials,
+                                            .link = server->options->link};
     enum sealane_status status = sealane_node_new(&polled, &server->node);
 
     if (status == SEALANE_OK)
@@ -50,7 +53,30 @@ static enum sealane_status open_server(struct server *server)
                                                             &server->shard);
     if (status != SEALANE_OK)
         return status;
-    return sealane_server_listen(server->server, server->options->listen);
+    status = sealane_server_listen(server->server, server->options->listen);
+    if (status != SEALANE_OK)
+        return status;
+    return sealane_server_address(server->server, 0, server->address, sizeof(server->address));
+}
+
+/* Whoever waits for the file finds it whole. */
+static bool write_address(const struct server *server)
+{
+    const char *path = server->options->address_file;
+    char draft[PATH_MAX];
+    FILE *file;
+    bool good;
+
+    if (!path)
+        return true;
+    (void)snprintf(draft, sizeof(draft), "%s.draft", path);
+    file = fopen(draft, "w");
+    good = file && fprintf(file, "%s\n", server->address) > 0;
+    good = file && fclose(file) == 0 && good && rename(draft, path) == 0;
+    if (!good)
+        (void)fprintf(stderr, "%s: cannot write its address to %s: %s\n", server->who, path,
+                      strerror(errno));
+    return good;
 }
 
 /* Until the training ended and the workers know it. */
@@ -86,14 +112,18 @@ static int run(struct server *server)
         identity_complain(server->who, server->options->listen);
         return 1;
     }
-    (void)printf("%s: listens at %s for %llu worker%s\n", server->who, server->options->listen,
+    (void)printf("%s: listens at %s for %llu worker%s, %s mode\n", server->who, server->address,
                  (unsigned long long)server->options->workers,
-                 server->options->workers == 1 ? "" : "s");
+                 server->options->workers == 1 ? "" : "s", server->options->mode);
     (void)fflush(stdout);
+    if (!write_address(server))
+        return 1;
     if (serve(server) != SEALANE_OK) {
         identity_complain(server->who, "polling");
         return 1;
     }
+    if (server->shard.step > 0)
+        shard_report(&server->shard);
     if (stop_signal())
         return 128 + stop_signal();
     if (server->shard.phase == PHASE_BROKEN)

@@ -30,9 +30,15 @@ struct sgd_state {
     size_t count;
 };
 
-/* gradients[0..ranks), each the sum over a worker's examples, are added in that order; then velocity = momentum * velocity
- * + mean gradient and weights -= rate * velocity. */
-void sgd_step(const struct sgd *sgd, uint64_t step, const float *const *gradients, size_t ranks,
+/* What it is made of: all[0..count), each the sum over a worker's examples, of which there are `examples` together. */
+struct gradients {
+    const float *const *all;
+    size_t count;
+    uint64_t examples;
+};
+
+/* The gradients are added in their order; then velocity = momentum * velocity + mean gradient and weights -= rate * velocity. */
+void sgd_step(const struct sgd *sgd, uint64_t step, const struct gradients *gradients,
               const struct sgd_state *state);
 
 #endif

@@ -9,7 +9,8 @@
 #include <time.h>
 
 enum {
-    JUDGED_AT_ONCE = 128
+    JUDGED_AT_ONCE = 128,
+    THROUGHPUT_FLOATS = 16 << 20 /* of each shard: 64 MiB */
 };
 
 double clock_s(void)
@@ -40,26 +41,40 @@ static bool load(const struct options *options, struct dataset *dataset)
     return good;
 }
 
+static size_t hidden_of(const struct options *o, size_t inputs, size_t classes)
+{
+    size_t each = inputs + 1 + classes; /* parameters of one hidden unit */
+
+    if (strcmp(o->model, "softmax") == 0)
+        return 0;
+    return o->throughput ? (THROUGHPUT_FLOATS * o->shards + each - 1) / each : o->hidden;
+}
+
 static bool plan(struct trainer *t)
 {
     const struct options *o = t->options;
-    uint64_t steps;
+    const struct examples *train = &t->dataset.train;
+    uint64_t gradients = o->asynchronous ? o->workers : 1; /* steps of one batch */
+    uint64_t batches;
 
-    t->model = (struct model){.inputs = t->dataset.train.pixels,
-                              .hidden = strcmp(o->model, "mlp") == 0 ? o->hidden : 0,
-                              .classes = t->dataset.train.classes};
+    t->model = (struct model){.inputs = train->pixels,
+                              .hidden = hidden_of(o, train->pixels, train->classes),
+                              .classes = train->classes};
     t->parameters = model_parameters(&t->model);
-    t->steps_per_epoch = t->dataset.train.count / o->batch; /* the rest of an epoch sits out */
-    if (t->steps_per_epoch == 0) {
+    t->batches_per_epoch = train->count / o->batch; /* the rest of an epoch sits out */
+    t->steps_per_epoch = t->batches_per_epoch * gradients;
+    if (t->batches_per_epoch == 0) {
         (void)fprintf(stderr, "--batch %llu is more than the %zu training images\n",
-                      (unsigned long long)o->batch, t->dataset.train.count);
+                      (unsigned long long)o->batch, train->count);
         return false;
     }
-    steps = o->epochs * t->steps_per_epoch;
-    if (o->steps > 0 && o->steps < steps)
-        steps = o->steps;
-    t->sgd = (struct sgd){
-        .rate = (float)o->rate, .momentum = (float)o->momentum, .steps = steps, .batch = o->batch};
+    batches = o->epochs * t->batches_per_epoch;
+    if (o->steps > 0 && o->steps < batches)
+        batches = o->steps;
+    t->sgd = (struct sgd){.rate = (float)o->rate,
+                          .momentum = (float)o->momentum,
+                          .steps = batches * gradients,
+                          .batch = o->batch};
     t->order_epoch = UINT64_MAX;
     return true;
 }
@@ -111,8 +126,9 @@ void trainer_free(struct trainer *trainer)
     *trainer = (struct trainer){0};
 }
 
-void trainer_start(struct trainer *trainer)
+void trainer_start(struct trainer *trainer, uint64_t step)
 {
+    trainer->step = step;
     trainer->began_s = clock_s();
 }
 
@@ -121,10 +137,15 @@ bool trainer_more(const struct trainer *trainer)
     return trainer->step < trainer->sgd.steps;
 }
 
-double trainer_gradient(struct trainer *t, size_t rank)
+size_t trainer_examples(const struct trainer *t, size_t rank)
 {
-    uint64_t epoch = t->step / t->steps_per_epoch;
-    size_t batch_first = t->step % t->steps_per_epoch * t->sgd.batch;
+    return range_of(t->sgd.batch, rank, t->options->workers).count;
+}
+
+double trainer_gradient(struct trainer *t, uint64_t index, size_t rank)
+{
+    uint64_t epoch = index / t->batches_per_epoch;
+    size_t batch_first = index % t->batches_per_epoch * t->sgd.batch;
     struct batch batch;
     struct range part = range_of(t->sgd.batch, rank, t->options->workers);
 
@@ -138,13 +159,15 @@ double trainer_gradient(struct trainer *t, size_t rank)
     return model_gradient(&t->model, t->weights, &batch, t->activations, t->gradient);
 }
 
-bool trainer_stepped(struct trainer *t, double loss)
+bool trainer_goes_on(struct trainer *t, uint64_t step, double loss)
 {
-    t->loss_sum += loss / (double)t->sgd.batch;
+    bool crossed = step / t->steps_per_epoch != t->step / t->steps_per_epoch;
+
+    t->loss_sum += loss;
     t->loss_steps++;
     t->loss = t->loss_sum / (double)t->loss_steps;
-    t->step++;
-    if (t->step % t->steps_per_epoch != 0 && t->step != t->sgd.steps)
+    t->step = step;
+    if (!crossed && step < t->sgd.steps)
         return false;
     t->loss_sum = 0;
     t->loss_steps = 0;

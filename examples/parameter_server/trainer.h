@@ -2,10 +2,12 @@
 /* trainer.h - the course of a training: which examples come when, this process's part of a gradient, and how good the weights are.
  *
  *   while (trainer_more(t)) {
- *       loss = trainer_gradient(t, rank);         fills t->gradient
- *       ... exchange: t->weights become those after the step, loss that of all workers ...
- *       if (trainer_stepped(t, loss)) report      an epoch, or the training, ended
+ *       loss = trainer_gradient(t, batch, rank);  fills t->gradient
+ *       ... exchange: t->weights become those for a later step ...
+ *       if (trainer_goes_on(t, step, mean loss)) report      an epoch, or the training, ended
  *   }
+ *
+ * A step is what changes the weights once: a whole batch, or in asynchronous training one worker's part of one.
  */
 #ifndef PARAMETER_SERVER_TRAINER_H
 #define PARAMETER_SERVER_TRAINER_H
@@ -24,10 +26,9 @@ struct trainer {
     float *weights, *gradient; /* `parameters` each */
 
     uint64_t step; /* done so far */
-    uint64_t steps_per_epoch;
-    double loss;       /* mean of the steps since the last report */
-    double began_s;    /* when training began; trainer_start */
-    double exchange_s; /* time that was not computing; the programs add to it */
+    uint64_t steps_per_epoch, batches_per_epoch;
+    double loss;    /* mean of the steps since the last report */
+    double began_s; /* when training began; trainer_start */
 
     struct activations *activations;
     float *x;
@@ -35,23 +36,26 @@ struct trainer {
     uint32_t *order;
     uint64_t order_epoch; /* whose order that is */
     double loss_sum;
-    uint64_t loss_steps;
+    uint64_t loss_steps; /* in it */
 };
 
 /* Reads the data, makes the weights. Prints why and returns false when it cannot; then nothing is to be freed. */
 bool trainer_new(const struct options *options, struct trainer *trainer_p);
 void trainer_free(struct trainer *trainer);
 
-/* The clock starts. */
-void trainer_start(struct trainer *trainer);
+/* The clock starts; t->weights are those for `step`. */
+void trainer_start(struct trainer *trainer, uint64_t step);
 bool trainer_more(const struct trainer *trainer);
 
-/* The gradient of worker `rank`'s part of the current step's batch. Returns the sum of its losses. */
-double trainer_gradient(struct trainer *trainer, size_t rank);
+/* How many examples of each batch are worker `rank`'s. */
+size_t trainer_examples(const struct trainer *trainer, size_t rank);
 
-/* The step is done; `loss` is the sum over the batch. True when an epoch or the training ended: trainer->loss is then the mean
- * since the last time. */
-bool trainer_stepped(struct trainer *trainer, double loss);
+/* The gradient of worker `rank`'s part of batch `batch`, counted from the first of the first epoch. Returns the sum of its losses. */
+double trainer_gradient(struct trainer *trainer, uint64_t batch, size_t rank);
+
+/* t->weights are those for `step`; `loss` is a mean over examples. True when an epoch or the training ended on the way there:
+ * trainer->loss is then the mean since the last time. */
+bool trainer_goes_on(struct trainer *trainer, uint64_t step, double loss);
 
 /* Share of the test images that the weights classify right. */
 double trainer_accuracy(struct trainer *trainer);

@@ -640,6 +640,9 @@ Test(call, a_server_that_is_back_is_found_again)
     cr_assert_eq(kitchen_v1_kitchen__register(k.server, &handlers, &k), SEALANE_OK);
     cr_assert_eq(sealane_server_listen(k.server, k.address), SEALANE_OK, "%s",
                  sealane_last_error()->message);
+    cr_assert_eq(
+        sealane_channel_connect(k.channel, 5000), SEALANE_OK, "%s",
+        sealane_last_error()->message); /* the pause after the attempt that failed is waited for */
     cr_assert_eq(echo(&request, 5000, &reply, &call), SEALANE_OK, "%s",
                  sealane_last_error()->message);
     sealane_call_free(call);

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct stage stage;
@@ -60,6 +61,38 @@ Test(echo, sends_a_tensor_there_and_back)
 {
     cr_assert_eq(client("--tensor-mib", "5"), 0, "%s", log_text(&stage, "client.log"));
     check_said("tensors of 5 MiB: ");
+}
+
+/* The port that the server found. */
+static const char *tcp_server(pid_t *server_p)
+{
+    static char target[64];
+    const char *arguments[] = {"--certs", stage.folder, "--listen", "127.0.0.1:0", NULL};
+    const char *said;
+
+    *server_p = process_start(&stage, "tcp.log", "echo-server", arguments);
+    cr_assert(log_waits_for(&stage, "tcp.log", "listening at 127.0.0.1:", 10), "%s",
+              log_text(&stage, "tcp.log"));
+    said = strstr(log_text(&stage, "tcp.log"), "127.0.0.1:");
+    (void)snprintf(target, sizeof(target), "%.*s", (int)strcspn(said, "\n"), said);
+    return target;
+}
+
+Test(echo, at_a_port_takes_local_by_itself_and_tcp_when_told_to)
+{
+    pid_t at_port;
+    const char *target = tcp_server(&at_port);
+    const char *by_itself[] = {"--certs", stage.folder, "--target", target, NULL};
+    const char *told[] = {"--certs", stage.folder, "--target", target, "--link", "tcp", NULL};
+
+    cr_assert_eq(process_run(&stage, "client.log", "echo-client", by_itself), 0, "%s",
+                 log_text(&stage, "client.log"));
+    check_said("link local");
+    cr_assert_eq(process_run(&stage, "client.log", "echo-client", told), 0, "%s",
+                 log_text(&stage, "client.log"));
+    check_said("link tcp");
+    cr_assert_eq(kill(at_port, SIGTERM), 0);
+    cr_assert_eq(process_wait(at_port, 10), 0, "%s", log_text(&stage, "tcp.log"));
 }
 
 Test(echo, refuses_a_server_of_another_name)

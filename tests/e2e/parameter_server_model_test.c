@@ -190,15 +190,15 @@ Test(parameter_server_sgd, a_step_adds_in_rank_order_and_slows_down_to_the_end)
     const struct sgd sgd = {.rate = 0.5f, .momentum = 0.5f, .steps = 4, .batch = 2};
     /* 1e8 + 1 - 1e8 in float is 0 in this order, 1 in others */
     const float a[2] = {1e8f, 2}, b[2] = {1, 2}, c[2] = {-1e8f, 4};
-    const float *gradients[3] = {a, b, c};
+    const struct gradients sum = {(const float *const[]){a, b, c}, 3, 2};
     float velocity[2] = {0, 2}, weights[2] = {10, 10};
     const struct sgd_state state = {velocity, weights, 2};
 
-    sgd_step(&sgd, 0, gradients, 3, &state);
+    sgd_step(&sgd, 0, &sum, &state);
     cr_assert(weights[0] == 10.0f && velocity[0] == 0.0f);
     cr_assert_float_eq(velocity[1], 0.5 * 2 + 8.0 / 2, 1e-6);
     cr_assert_float_eq(weights[1], 10 - 0.5 * 5, 1e-6);
-    sgd_step(&sgd, 3, gradients, 3, &state);
+    sgd_step(&sgd, 3, &sum, &state);
     cr_assert_float_eq(weights[1], 7.5 - 0.5 * 0.25 * 6.5, 1e-5);
 }
 
@@ -211,13 +211,14 @@ Test(parameter_server_sgd, shards_give_the_bits_of_the_whole)
     for (size_t i = 0; i < 37; i++)
         for (size_t r = 0; r < 2; r++)
             gradients[r][i] = (float)(i * 13 % 17) / (float)(r + 3);
-    sgd_step(&sgd, 2, (const float *[]){gradients[0], gradients[1]}, 2,
+    sgd_step(&sgd, 2,
+             &(struct gradients){(const float *const[]){gradients[0], gradients[1]}, 2, 32},
              &(struct sgd_state){velocity[0], weights[0], 37});
     for (size_t part = 0; part < 3; part++) {
         struct range range = range_of(37, part, 3);
         const float *parts[2] = {gradients[0] + range.first, gradients[1] + range.first};
 
-        sgd_step(&sgd, 2, parts, 2,
+        sgd_step(&sgd, 2, &(struct gradients){parts, 2, 32},
                  &(struct sgd_state){velocity[1] + range.first, weights[1] + range.first,
                                      range.count});
     }

@@ -47,6 +47,11 @@ Test(seams, invariant_11_no_entry_of_link_local_is_null)
     cr_assert_eq(first_hole(&sl_link_local, LINK_ENTRIES), LINK_ENTRIES);
 }
 
+Test(seams, invariant_11_no_entry_of_link_tcp_is_null)
+{
+    cr_assert_eq(first_hole(&sl_link_tcp, LINK_ENTRIES), LINK_ENTRIES);
+}
+
 Test(seams, invariant_11_no_entry_of_the_fake_link_is_null)
 {
     cr_assert_eq(first_hole(&link_fake, LINK_ENTRIES), LINK_ENTRIES);

@@ -3,6 +3,7 @@
 #include "tests/rpc/world.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +68,13 @@ Test(channel, needs_what_its_header_says)
     cr_assert_not_null(strstr(sealane_last_error()->message, "server_name"));
     options.server_name = "dns:x";
     cr_assert_eq(sealane_channel_new(world.node, "ftp://x", &options, &channel),
-                 SEALANE_UNIMPLEMENTED);
+                 SEALANE_INVALID_ARGUMENT);
+    cr_assert_eq(sealane_channel_new(world.node, "host.test:7000", &options, &channel),
+                 SEALANE_UNIMPLEMENTED, "this node has no tcp");
+    options.link = "tcp";
+    cr_assert_eq(sealane_channel_new(world.node, "unix:/x", &options, &channel),
+                 SEALANE_INVALID_ARGUMENT);
+    cr_assert_not_null(strstr(sealane_last_error()->message, "over local, not over tcp"));
     cr_assert_null(channel);
 }
 
@@ -111,22 +118,40 @@ Test(channel, calls_that_wait_for_a_lane_end_with_the_reason_why_there_is_none)
     expect(&outcome, SEALANE_UNAUTHENTICATED, "certificate expired");
 }
 
-Test(channel, holds_the_next_attempt_back_after_one_that_failed)
+/* gRPC's pauses: 1 s, each next one 1.6 times as long, a fifth more or less. */
+Test(channel, pauses_after_a_failed_attempt_longer_each_time)
 {
-    static struct outcome second = {.count = 0};
+    uint64_t pause_ms = 1000;
 
+    for (unsigned attempt = 1; attempt <= 12; attempt++) {
+        struct outcome o = {.count = 0}, refused = {.count = 0};
+
+        (void)world_start(world.channel, &request.base, 0, &o);
+        cr_assert_eq(fake_did(world.node, FAKE_CONNECT), attempt);
+        fake_closed(fake_lane(world.node), SEALANE_UNAVAILABLE, "nobody there");
+        expect(&o, SEALANE_UNAVAILABLE, "nobody there");
+        cr_assert_eq(sealane_channel_state(world.channel), SEALANE_CHANNEL_TRANSIENT_FAILURE);
+        fake_advance(world.node, pause_ms * 4 / 5 - 1);
+        fake_settle(world.node);
+        cr_assert_eq(world_try(world.channel, NULL, &request.base, 0, &refused, NULL),
+                     SEALANE_UNAVAILABLE, "a pause of less than %llu ms",
+                     (unsigned long long)pause_ms * 4 / 5);
+        cr_assert_not_null(strstr(sealane_last_error()->message, "nobody there"));
+        fake_advance(world.node, pause_ms * 2 / 5 + 2);
+        fake_settle(world.node);
+        cr_assert_eq(sealane_channel_state(world.channel), SEALANE_CHANNEL_IDLE);
+        cr_assert_eq(refused.count, 0);
+        pause_ms = pause_ms * 8 / 5 < 120000 ? pause_ms * 8 / 5 : 120000;
+    }
+    (void)world_start(world.channel, &request.base, 0, &outcome);
+    fake_closed(world_lane(&world), SEALANE_UNAVAILABLE,
+                "lost"); /* it was there: the next pause is short again */
+    outcome.count = 0;
     (void)world_start(world.channel, &request.base, 0, &outcome);
     fake_closed(fake_lane(world.node), SEALANE_UNAVAILABLE, "nobody there");
-    (void)world_start(world.channel, &request.base, 0, &second);
-    fake_advance(world.node, 99);
+    fake_advance(world.node, 1200);
     fake_settle(world.node);
-    cr_assert_eq(fake_did(world.node, FAKE_CONNECT), 1);
-    cr_assert_eq(second.count, 0);
-    fake_advance(world.node, 1);
-    fake_settle(world.node);
-    cr_assert_eq(fake_did(world.node, FAKE_CONNECT), 2);
-    (void)world_lane(&world);
-    cr_assert_eq(fake_did(world.node, FAKE_SEND), 1);
+    cr_assert_eq(sealane_channel_state(world.channel), SEALANE_CHANNEL_IDLE);
 }
 
 static void start_again(struct outcome *o)
@@ -135,32 +160,164 @@ static void start_again(struct outcome *o)
     (void)world_start(world.channel, &request.base, 0, o->user);
 }
 
-Test(channel, calls_made_in_a_callback_of_a_failed_attempt_wait_for_the_next)
+static void try_again(struct outcome *o)
+{
+    struct outcome *second = o->user;
+
+    second->status = world_try(world.channel, NULL, &request.base, 0, second, NULL);
+}
+
+Test(channel, calls_made_in_a_callback_of_a_failed_attempt_fail_at_once)
 {
     static struct outcome second = {.count = 0};
 
-    outcome.then = start_again;
+    outcome.then = try_again;
     outcome.user = &second;
     (void)world_start(world.channel, &request.base, 0, &outcome);
     fake_closed(fake_lane(world.node), SEALANE_UNAVAILABLE, "nobody there");
     cr_assert_eq(outcome.count, 1);
-    cr_assert_eq(second.count, 0, "it is not of that attempt");
-    fake_advance(world.node, 100);
-    fake_settle(world.node);
-    cr_assert_eq(fake_did(world.node, FAKE_CONNECT), 2);
-    fake_closed(fake_lane(world.node), SEALANE_UNAVAILABLE, "still nobody");
-    expect(&second, SEALANE_UNAVAILABLE, "still nobody");
+    cr_assert_eq(second.status, SEALANE_UNAVAILABLE);
+    cr_assert_eq(second.count, 0, "what was not started does not end");
 }
 
-Test(channel, tells_of_an_attempt_that_could_not_even_start_after_a_moment)
+Test(channel, tells_of_an_attempt_that_could_not_even_start)
 {
     fake_settings(world.node)->refuse_connect = true;
-    (void)world_start(world.channel, &request.base, 0, &outcome);
-    fake_settle(world.node);
+    cr_assert_eq(world_try(world.channel, NULL, &request.base, 0, &outcome, NULL), SEALANE_OK);
     cr_assert_eq(outcome.count, 0, "never inside the call that asks");
-    fake_advance(world.node, 100);
     fake_settle(world.node);
     expect(&outcome, SEALANE_RESOURCE_EXHAUSTED, "no descriptors left");
+}
+
+/* ---- state ---- */
+
+struct heard {
+    enum sealane_connectivity states[16];
+    unsigned count;
+    char why[200];
+};
+
+static void hear(void *user, enum sealane_connectivity state, const char *why)
+{
+    struct heard *heard = user;
+
+    heard->states[heard->count++ % 16] = state;
+    (void)snprintf(heard->why, sizeof(heard->why), "%s", why);
+}
+
+Test(channel, tells_its_state_when_it_changes)
+{
+    static const enum sealane_connectivity expected[] = {
+        SEALANE_CHANNEL_CONNECTING, SEALANE_CHANNEL_TRANSIENT_FAILURE,
+        SEALANE_CHANNEL_IDLE,       SEALANE_CHANNEL_CONNECTING,
+        SEALANE_CHANNEL_READY,      SEALANE_CHANNEL_IDLE};
+    struct heard heard = {.count = 0};
+    struct sl_lane *lane;
+
+    cr_assert_eq(sealane_channel_state(world.channel), SEALANE_CHANNEL_IDLE);
+    sealane_channel_on_state(world.channel, hear, &heard);
+    (void)world_start(world.channel, &request.base, 0, &outcome);
+    fake_settle(world.node);
+    fake_closed(fake_lane(world.node), SEALANE_UNAVAILABLE, "nobody there");
+    fake_settle(world.node);
+    cr_assert_str_eq(heard.why, "nobody there");
+    fake_advance(world.node, 1200);
+    fake_settle(world.node);
+    (void)world_start(world.channel, &request.base, 0, &outcome);
+    fake_settle(world.node);
+    lane = world_lane(&world);
+    fake_settle(world.node);
+    fake_closed(lane, SEALANE_UNAVAILABLE, "lost");
+    fake_settle(world.node);
+    cr_assert_eq(heard.count, 6, "%u states were told", heard.count);
+    for (unsigned i = 0; i < 6; i++)
+        cr_assert_eq(heard.states[i], expected[i], "state %u is %d", i, (int)heard.states[i]);
+    sealane_channel_on_state(world.channel, NULL, NULL);
+}
+
+/* ---- age ---- */
+
+static struct sl_lane *young_lane(void)
+{
+    struct sl_lane *lane;
+
+    reopen(&(struct sealane_channel_options){.max_lane_age_ms = 1000, .lane_grace_ms = 500});
+    (void)world_start(world.channel, &request.base, 0, &outcome);
+    lane = world_lane(&world);
+    fake_advance(world.node, 899);
+    fake_settle(world.node);
+    cr_assert_eq(fake_did(world.node, FAKE_CONNECT), 1, "up to a tenth early, not more");
+    fake_advance(world.node, 101);
+    fake_settle(world.node);
+    cr_assert_eq(fake_did(world.node, FAKE_CONNECT), 2);
+    return lane;
+}
+
+Test(channel, new_calls_move_over_when_an_old_lane_is_replaced)
+{
+    static struct outcome second = {.count = 0}, third = {.count = 0};
+    struct sl_lane *old = young_lane(), *young;
+
+    (void)world_start(world.channel, &request.base, 0, &second);
+    cr_assert_eq(fake_newest(world.node, FAKE_SEND)->lane, old, "there is no other yet");
+    cr_assert_eq(give(old, 2, &reply), SEALANE_OK);
+    expect(&second, SEALANE_OK, "");
+    young = world_lane(&world);
+    cr_assert_neq(young, old);
+    (void)world_start(world.channel, &request.base, 0, &third);
+    cr_assert_eq(fake_newest(world.node, FAKE_SEND)->lane, young);
+    cr_assert_eq(fake_newest(world.node, FAKE_SEND)->call, 1, "each lane counts its own calls");
+    cr_assert_eq(fake_did(world.node, FAKE_CLOSE), 0, "a call still runs on the old lane");
+    fake_advance(world.node, 400);
+    fake_settle(world.node);
+    cr_assert_eq(give(young, 1, &reply), SEALANE_OK);
+    expect(&third, SEALANE_OK, "");
+    cr_assert_eq(outcome.count, 0);
+    cr_assert_eq(give(old, 1, &reply), SEALANE_OK);
+    expect(&outcome, SEALANE_OK, "");
+    cr_assert_eq(fake_newest(world.node, FAKE_CLOSE)->lane, old, "nothing is left to wait for");
+}
+
+Test(channel, calls_on_a_replaced_lane_end_when_its_grace_is_over)
+{
+    struct sl_lane *old = young_lane();
+
+    (void)world_lane(&world);
+    fake_advance(world.node, 499);
+    fake_settle(world.node);
+    cr_assert_eq(outcome.count, 0);
+    fake_advance(world.node, 1);
+    fake_settle(world.node);
+    cr_assert_eq(fake_newest(world.node, FAKE_CLOSE)->lane, old);
+    expect(&outcome, SEALANE_UNAVAILABLE, "lane_grace_ms");
+}
+
+Test(channel, an_old_lane_goes_on_while_there_is_no_other)
+{
+    static struct outcome second = {.count = 0};
+    struct sl_lane *old = young_lane();
+
+    for (unsigned attempt = 2; attempt < 6; attempt++) {
+        cr_assert_eq(fake_did(world.node, FAKE_CONNECT), attempt);
+        fake_closed(fake_lane(world.node), SEALANE_UNAVAILABLE, "nobody there");
+        cr_assert_eq(sealane_channel_state(world.channel), SEALANE_CHANNEL_READY);
+        fake_advance(world.node, 8000);
+        fake_settle(world.node);
+    }
+    (void)world_start(world.channel, &request.base, 0, &second);
+    cr_assert_eq(fake_newest(world.node, FAKE_SEND)->lane, old);
+    cr_assert_eq(outcome.count + second.count, 0);
+}
+
+Test(channel, a_replaced_lane_may_not_answer_for_the_new_one)
+{
+    static struct outcome second = {.count = 0};
+    struct sl_lane *old = young_lane(), *young = world_lane(&world);
+
+    for (int i = 0; i < 3; i++) /* the old lane never had calls 2 and 3 */
+        (void)world_start(world.channel, &request.base, 0, &second);
+    cr_assert_eq(give(old, 3, &reply), SEALANE_DATA_LOSS);
+    cr_assert_eq(give(young, 3, &reply), SEALANE_OK);
 }
 
 Test(channel, connects_again_at_the_first_call_after_a_loss)
@@ -191,6 +348,7 @@ Test(channel, calls_made_while_a_lane_is_ending_go_to_the_next)
     cr_assert_eq(outcome.count + second.count, 0);
     fake_settings(world.node)->send_fails = false;
     fake_closed(lane, SEALANE_UNAVAILABLE, "gone");
+    fake_settle(world.node);
     cr_assert_eq(fake_did(world.node, FAKE_CONNECT), 2);
     lane = world_lane(&world);
     cr_assert_eq(fake_did(world.node, FAKE_SEND), 2);

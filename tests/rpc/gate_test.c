@@ -120,35 +120,86 @@ Test(gate, lets_the_next_go_when_one_steps_out_of_the_line)
     cr_assert_str_eq(order, "c");
 }
 
-Test(gate, keeps_large_memory_for_the_next_tensor_within_the_limit)
-{
-    struct sl_gate *wide;
-    void *first, *second;
+static struct sl_gate *wide;
 
-    cr_assert_eq(sl_gate_new(node, &(struct sl_limits){.tensor_memory_bytes = 3 << 20}, &wide),
-                 SEALANE_OK);
-    first = sl_gate_alloc(wide, 2 << 20);
-    second = sl_gate_alloc(wide, 2 << 20);
-    cr_assert_neq(first, second);
-    memset(first, 1, 2 << 20);
-    sl_gate_free(wide, first, 2 << 20);
-    sl_gate_free(wide, second, 2 << 20);
-    cr_assert_eq(wide->pooled, 2u << 20, "the second would pass the limit");
-    cr_assert_eq(sl_gate_alloc(wide, 2 << 20), first);
-    cr_assert_eq(wide->pooled, 0);
-    sl_gate_free(wide, first, 2 << 20);
+static void open_wide(uint64_t tensor_memory_bytes)
+{
+    const struct sl_limits limits = {.tensor_memory_bytes = tensor_memory_bytes};
+
+    cr_assert_eq(sl_gate_new(node, &limits, &wide), SEALANE_OK);
+}
+
+static void close_wide(void)
+{
+    sl_gate_close(wide);
+    cr_expect_eq(wide->pool.kept, 0);
+    fake_settle(node);
     sl_gate_leave(wide);
 }
 
-Test(gate, lets_old_sizes_make_way_in_its_pool)
+Test(gate, keeps_large_memory_for_the_next_tensor_within_the_limit)
 {
-    struct sl_gate *wide;
+    void *first, *second;
 
-    cr_assert_eq(sl_gate_new(node, &(struct sl_limits){0}, &wide), SEALANE_OK);
-    for (size_t i = 1; i <= SL_POOL_BLOCKS + 4; i++)
-        sl_gate_free(wide, sl_gate_alloc(wide, i << 20), i << 20);
-    for (size_t i = 0; i < SL_POOL_BLOCKS; i++)
-        cr_assert_gt(wide->pool[i].bytes, 4u << 20, "place %zu", i);
+    open_wide(3 << 20);
+    first = sl_gate_alloc(wide, 2 << 20);
+    second = sl_gate_alloc(wide, 2 << 20);
+    cr_assert_neq(first, second);
+    memset(second, 1, 2 << 20);
+    sl_gate_free(wide, first, 2 << 20);
+    sl_gate_free(wide, second, 2 << 20);
+    cr_assert_eq(wide->pool.kept, 2u << 20, "both would pass the limit: the older one went");
+    cr_assert_eq(sl_gate_alloc(wide, 2 << 20), second);
+    cr_assert_eq(wide->pool.kept, 0);
+    sl_gate_free(wide, second, 2 << 20);
+    close_wide();
+}
+
+Test(gate, spares_make_way_for_what_is_reserved)
+{
+    struct named a = waiter_of('a', 3 << 20);
+    void *spare, *other;
+
+    open_wide(4 << 20);
+    spare = sl_gate_alloc(wide, 2 << 20);
+    sl_gate_free(wide, spare, 2 << 20);
+    cr_assert(sl_gate_reserve(wide, &a.waiter), "spares are nobody's");
+    other = sl_gate_alloc(wide, 3 << 20);
+    cr_assert_not_null(other);
+    cr_assert_eq(wide->pool.kept, 0, "3 of 4 MiB are reserved, 2 are spare: they go");
+    sl_gate_filled(wide, &a.waiter);
+    sl_gate_return(wide, 3 << 20);
+    sl_gate_free(wide, other, 3 << 20);
+    close_wide();
+}
+
+Test(gate, gives_spare_memory_back_that_nobody_wants_for_long)
+{
+    open_wide(0);
+    sl_gate_free(wide, sl_gate_alloc(wide, 1 << 20), 1 << 20);
+    fake_settle(node);
+    cr_assert_eq(wide->pool.kept, 1u << 20);
+    for (int s = 0; s < 20; s++) {
+        fake_advance(node, 1000);
+        fake_settle(node);
+    }
+    cr_assert_eq(wide->pool.kept, 0);
+    cr_assert_not(wide->ages, "and then nothing runs any more");
+    close_wide();
+}
+
+Test(gate, keeps_nothing_once_it_is_closed)
+{
+    void *at;
+
+    open_wide(0);
+    at = sl_gate_alloc(wide, 1 << 20);
+    sl_gate_free(wide, sl_gate_alloc(wide, 2 << 20), 2 << 20);
+    sl_gate_close(wide);
+    cr_assert_eq(wide->pool.kept, 0);
+    sl_gate_free(wide, at, 1 << 20);
+    cr_assert_eq(wide->pool.kept, 0);
+    fake_settle(node);
     sl_gate_leave(wide);
 }
 

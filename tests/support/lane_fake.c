@@ -3,6 +3,8 @@
  * frees what is borrowed) is stopped by an abort or by AddressSanitizer. */
 #include "tests/support/lane_fake.h"
 
+#include "transport/link.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +35,7 @@ struct sl_lane {
 };
 
 struct sl_listener {
+    char address[SL_ADDRESS_BYTES];
     struct sealane_node *node;
     struct sl_lane_options options;
 };
@@ -189,12 +192,36 @@ static struct sl_lane *lane_new(struct sealane_node *node, const struct sl_lane_
     return lane;
 }
 
-SEALANE_RESULT sl_node_check_address(const struct sealane_node *node, const char *address)
+static bool handles(const char *address)
 {
+    return strncmp(address, "unix", 4) == 0;
+}
+
+const struct sl_link_ops *const *sl_node_links(const struct sealane_node *node)
+{
+    static const struct sl_link_ops carrier = {.name = "local", .handles = handles};
+    static const struct sl_link_ops *const links[] = {&carrier, NULL};
+
     (void)node;
-    if (strncmp(address, "unix", 4) != 0)
-        return SL_FAIL(SEALANE_UNIMPLEMENTED, "no link handles %s", address);
-    return SEALANE_OK;
+    return links;
+}
+
+const char *sl_listener_address(const struct sl_listener *listener)
+{
+    return listener->address;
+}
+
+struct sl_listener *sl_listener_next(const struct sl_listener *listener)
+{
+    (void)listener;
+    return NULL;
+}
+
+void sl_listener_chain(struct sl_listener *listener, struct sl_listener *next)
+{
+    (void)listener;
+    (void)next;
+    broken("a target of the fake has one address");
 }
 
 SEALANE_RESULT sl_node_connect(struct sealane_node *node, const char *address,
@@ -214,9 +241,9 @@ SEALANE_RESULT sl_node_listen(struct sealane_node *node, const char *address,
                               const struct sl_lane_options *options,
                               struct sl_listener **listener_p)
 {
-    (void)address;
     node->listener = calloc(1, sizeof(*node->listener));
-    *node->listener = (struct sl_listener){node, *options};
+    *node->listener = (struct sl_listener){.node = node, .options = *options};
+    (void)snprintf(node->listener->address, sizeof(node->listener->address), "%s", address);
     *listener_p = node->listener;
     return SEALANE_OK;
 }

@@ -107,13 +107,15 @@ void lanes_listen(struct lanes *lanes)
     const struct sealane_node_options options = {.polled = true};
 
     for (int i = 0; i < 2; i++) {
-        struct sl_node_setup setup = {.links = lanes->world ? links : NULL,
+        struct sl_node_setup setup = {.links = lanes->world && !lanes->links ? links : lanes->links,
                                       .memory = lanes->memory ? lanes->memory() : NULL};
         cr_assert_eq(sl_node_new(&options, &setup, &lanes->nodes[i]), SEALANE_OK);
     }
     cr_assert_eq(sl_node_listen(lanes->nodes[0], lanes->address, &lanes->options[0],
                                 &lanes->listener),
                  SEALANE_OK, "%s", sealane_last_error()->message);
+    (void)snprintf(lanes->address, sizeof(lanes->address), "%s",
+                   sl_listener_address(lanes->listener));
 }
 
 void lanes_begin(struct lanes *lanes)

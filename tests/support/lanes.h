@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lanes.h - two polled nodes in one thread and a lane between them, over the fake link or link_local, with real TLS; and a record of
+/* lanes.h - two polled nodes in one thread and a lane between them, over the fake link or a real one, with real TLS; and a record of
  * what each end was told. End 0 is the server, end 1 the client. */
 #ifndef LANES_H
 #define LANES_H
@@ -31,18 +31,20 @@ struct lanes_end {
 };
 
 struct lanes {
-    struct link_fake_world *world; /* NULL over link_local */
+    struct link_fake_world *world; /* NULL over others */
     struct sealane_credentials *credentials[2];
     struct sealane_node *nodes[2];
     struct sl_listener *listener;
     struct sl_lane *connecting;
     struct lanes_end end[2];
-    char address[64];
+    char address[SL_ADDRESS_BYTES];
     struct sl_lane_options options[2];
-    struct sl_memory *(*memory)(void); /* NULL: host memory */
+    struct sl_memory *(*memory)(void);      /* NULL: host memory */
+    const struct sl_link_ops *const *links; /* NULL: the fake, or the built-in ones */
 };
 
-/* Makes nodes and listens. Set options[].* and memory between _init and _listen for other than defaults. */
+/* Makes nodes and listens, over the fake or link_local. Set options[].*, memory, links and address ("127.0.0.1:0": over link_tcp) between
+ * _init and _listen for other than defaults. */
 void lanes_init(struct lanes *lanes, bool fake);
 void lanes_listen(struct lanes *lanes);
 

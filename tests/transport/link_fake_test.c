@@ -27,7 +27,8 @@ static const struct link_world world = {.ops = &link_fake,
                                         .begin = world_begin,
                                         .end = world_end,
                                         .address = fake_address,
-                                        .malformed = malformed};
+                                        .malformed = malformed,
+                                        .foreign = "10.0.0.1:7000"};
 
 LINK_CONTRACT(link_fake, &world)
 

@@ -31,10 +31,16 @@ static void path_address(char *to, size_t bytes, const char *name)
 static const char *const malformed[] = {"unix:", "unix-abstract:", "unix:/" LONG_NAME,
                                         "unix-abstract:" LONG_NAME, NULL};
 
-static const struct link_world abstract_world = {
-    .ops = &sl_link_local, .address = abstract_address, .malformed = malformed, .fills_up = true};
-static const struct link_world path_world = {
-    .ops = &sl_link_local, .address = path_address, .malformed = malformed, .fills_up = true};
+static const struct link_world abstract_world = {.ops = &sl_link_local,
+                                                 .address = abstract_address,
+                                                 .malformed = malformed,
+                                                 .foreign = "10.0.0.1:7000",
+                                                 .fills_up = true};
+static const struct link_world path_world = {.ops = &sl_link_local,
+                                             .address = path_address,
+                                             .malformed = malformed,
+                                             .foreign = "10.0.0.1:7000",
+                                             .fills_up = true};
 
 LINK_CONTRACT(link_local, &abstract_world)
 LINK_CONTRACT(link_local_path, &path_world)

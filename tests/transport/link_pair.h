@@ -21,6 +21,7 @@ struct link_world {
     /* Writes an address that no other process or test uses. */
     void (*address)(char *to, size_t bytes, const char *name);
     const char *const *malformed; /* addresses of its forms that are wrong; ends with NULL */
+    const char *foreign;          /* a good address of another carrier */
     bool fills_up;                /* a peer that does not read makes send say SL_AGAIN */
 };
 
@@ -211,7 +212,13 @@ static inline void side_drop(struct link_pair *pair, int side)
     pair->sides[side].link = NULL;
 }
 
-/* Fills one slot with the lowest byte of the immediate. */
+/* What waits in a side's port may go out; its events stay where they are. A node polls or arms after whatever it wrote. */
+static inline void side_let_go(struct link_pair *pair, int side)
+{
+    (void)pair->world->ops->arm(pair->sides[side].port);
+}
+
+/* Fills one slot with the lowest byte of the immediate, and lets it go. */
 static inline enum sealane_status write_to(struct link_pair *pair, int side, enum sl_ring_id ring,
                                            uint32_t slot, uint32_t immediate)
 {
@@ -220,8 +227,10 @@ static inline enum sealane_status write_to(struct link_pair *pair, int side, enu
                                   .from = contract_sources[immediate & 0xff],
                                   .bytes = STRIDE,
                                   .immediate = immediate};
+    enum sealane_status status = pair->world->ops->write_imm(pair->sides[side].link, &write);
 
-    return pair->world->ops->write_imm(pair->sides[side].link, &write);
+    side_let_go(pair, side);
+    return status;
 }
 
 static inline bool is_filled(const uint8_t *bytes, size_t count, int with)

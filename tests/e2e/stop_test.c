@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stop_test.c - peers that are stopped (SIGSTOP) are noticed within dead_after_ms, by both roles, over each link; who only computes is
+ * not taken for dead; and who was stopped itself does not take others for dead when it wakes.
+ */
+#include "tests/e2e/load_peer.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEAD_MS = 600,
+    NOTICED_MS = 2 * DEAD_MS, /* a look each quarter of it; the rest is for a busy machine */
+    WAIT_MS = 15000
+};
+
+static void wait_until(const atomic_int *count, int wanted, const char *what)
+{
+    uint64_t until = load_now_ms() + WAIT_MS;
+
+    while (atomic_load(count) < wanted && load_now_ms() < until)
+        load_rest_ms(1);
+    cr_assert_eq(atomic_load(count), wanted, "%s: %d, expected %d", what, atomic_load(count),
+                 wanted);
+}
+
+static struct load_client client_connect(const char *link, const char *address,
+                                         uint32_t dead_after_ms, bool polled)
+{
+    const struct sealane_channel_options options = {.link = link, .dead_after_ms = dead_after_ms};
+    struct load_client client = load_client_open(address, &options, polled);
+
+    cr_assert_eq(sealane_channel_connect(client.channel, WAIT_MS), SEALANE_OK, "%s",
+                 sealane_last_error()->message);
+    return client;
+}
+
+/* ---- calls ---- */
+
+struct outcome {
+    atomic_int count;
+    enum sealane_status status;
+    char text[LOAD_WHY];
+};
+
+static void note(struct sealane_call *call, enum sealane_status status,
+                 const Kitchen__V1__Dish *reply, void *user)
+{
+    struct outcome *outcome = user;
+
+    (void)reply;
+    outcome->status = status;
+    (void)snprintf(outcome->text, sizeof(outcome->text), "%.300s", sealane_call_message(call));
+    atomic_fetch_add(&outcome->count, 1);
+}
+
+/* Its bytes are slices of the pattern: nothing is borrowed from the stack. */
+static void hold(const struct load_client *client, struct outcome *outcome)
+{
+    struct load_dish dish;
+
+    load_dish_fill(&dish, 17, 100, 0);
+    dish.request.never = true;
+    load_must(kitchen_v1_kitchen_echo__start(client->channel, &dish.request, NULL, note, outcome,
+                                             NULL),
+              "a call that is held");
+}
+
+/* `burn_ms`: the handler's application computes for so long. */
+static void call_once(const struct load_client *client, uint32_t burn_ms)
+{
+    const struct sealane_call_options options = {.timeout_ms = WAIT_MS};
+    const Kitchen__V1__Dish *reply;
+    struct sealane_call *call;
+    struct load_dish dish;
+
+    load_dish_fill(&dish, 4711, 1000, 100000);
+    dish.request.sleep_ms = burn_ms;
+    if (burn_ms > 0) {
+        dish.request.choice_case = KITCHEN__V1__DISH__CHOICE_WORD;
+        dish.request.word = (char *)(uintptr_t) "burn";
+    }
+    cr_assert_eq(kitchen_v1_kitchen_echo(client->channel, &dish.request, &options, &reply, &call),
+                 SEALANE_OK, "%s", sealane_last_error()->message);
+    cr_assert(load_dish_matches(&dish.request, reply));
+    sealane_call_free(call);
+}
+
+static void burn(uint64_t ms)
+{
+    uint64_t until = load_now_ms() + ms;
+
+    while (load_now_ms() < until) {
+    }
+}
+
+/* ---- a stopped server ---- */
+
+static void server_stops(const char *link)
+{
+    struct outcome held = {0}, second = {0};
+    char address[LOAD_ADDRESS];
+    struct load_client client;
+    struct peer server;
+    uint64_t stopped;
+
+    load_address(link, address);
+    server = peer_spawn("server", address, link, 0);
+    cr_assert_eq(peer_ask(&server, 'l'), 'l');
+    client = client_connect(link, address, DEAD_MS, false);
+    hold(&client, &held);
+    call_once(&client, 0);
+    stopped = load_now_ms();
+    peer_signal(&server, SIGSTOP);
+    hold(&client, &second); /* on its way to nobody */
+    wait_until(&held.count, 1, "the call that was held");
+    wait_until(&second.count, 1, "the call that was made later");
+    (void)fprintf(stderr, "%s: a stopped server was noticed after %d ms\n", link,
+                  (int)(load_now_ms() - stopped));
+    cr_assert_lt(load_now_ms() - stopped, NOTICED_MS);
+    cr_assert_eq(held.status, SEALANE_UNAVAILABLE, "%s", held.text);
+    cr_assert(strstr(held.text, "said nothing for"), "%s", held.text);
+    cr_assert_eq(second.status, SEALANE_UNAVAILABLE, "%s", second.text);
+    peer_signal(&server, SIGCONT);
+    cr_assert_eq(sealane_channel_connect(client.channel, WAIT_MS), SEALANE_OK, "%s",
+                 sealane_last_error()->message);
+    call_once(&client, 0);
+    load_client_close(&client);
+    cr_assert_eq(peer_end(&server), 0, "the woken server ends with nothing left");
+}
+
+Test(stop, local_a_server_that_is_stopped_is_noticed_and_found_again_when_it_wakes, .timeout = 60)
+{
+    server_stops("local");
+}
+
+Test(stop, tcp_a_server_that_is_stopped_is_noticed_and_found_again_when_it_wakes, .timeout = 60)
+{
+    server_stops("tcp");
+}
+
+/* ---- a stopped client ---- */
+
+static void client_stops(const char *link)
+{
+    const struct sealane_server_options options = {.dead_after_ms = DEAD_MS};
+    const struct load_options honest_load = {
+        .steady = true, .small = true, .threads = 1, .most_outstanding = 4};
+    struct load_server *kitchen = load_server_new(link, &options);
+    char address[LOAD_ADDRESS], why[LOAD_WHY];
+    struct load_client honest;
+    struct load *load;
+    struct peer client;
+    uint64_t stopped;
+
+    load_address(link, address);
+    load_server_listen(kitchen, address);
+    honest = client_connect(link, address, 0, false);
+    client = peer_spawn("client", address, link, 0);
+    cr_assert_eq(peer_ask(&client, 'c'), 'o');
+    cr_assert_eq(peer_ask(&client, 'h'), 'h');
+    wait_until(&kitchen->held_count, 1, "the call that is held");
+    load = load_begin(honest.channel, &honest_load);
+    stopped = load_now_ms();
+    peer_signal(&client, SIGSTOP);
+    wait_until(&kitchen->downs, 1, "lanes that ended");
+    (void)fprintf(stderr, "%s: a stopped client was noticed after %d ms\n", link,
+                  (int)(load_now_ms() - stopped));
+    cr_assert_lt(load_now_ms() - stopped, NOTICED_MS);
+    cr_assert(strstr(kitchen->down_why, "said nothing for"), "%s", kitchen->down_why);
+    cr_assert(sealane_call_is_over(kitchen->held[0]), "its handler can see that nobody waits");
+    peer_signal(&client, SIGCONT);
+    if (peer_ask(&client, 'c') != 'o') /* it may have been put on the lane that was gone: once */
+        cr_assert_eq(peer_ask(&client, 'c'), 'o', "the woken client connects again");
+    cr_assert_eq(peer_ask(&client, 'd'), 1, "its old call ended");
+    cr_assert_eq(kitchen->ups, 3);
+    cr_assert(load_wait(load, WAIT_MS, why), "the other client: %s", why);
+    cr_assert_gt(load->ok, 20);
+    load_free(load);
+    cr_assert_eq(peer_end(&client), 0);
+    load_client_close(&honest);
+    cr_assert(load_server_free(kitchen));
+}
+
+Test(stop, invariant_14_local_a_client_that_is_stopped_is_noticed_and_harms_no_other, .timeout = 60)
+{
+    client_stops("local");
+}
+
+Test(stop, invariant_14_tcp_a_client_that_is_stopped_is_noticed_and_harms_no_other, .timeout = 60)
+{
+    client_stops("tcp");
+}
+
+/* ---- who computes is alive ---- */
+
+/* The lane lives while the applications of both ends compute: for three times what is deadly beside a node with a thread of its own, for
+ * three quarters of it between two polls. */
+static void applications_compute(const char *link, bool polled)
+{
+    const uint32_t dead_after_ms = polled ? 800 : 300, compute_ms = polled ? 600 : 900;
+    const struct sealane_server_options options = {.dead_after_ms = dead_after_ms};
+    struct load_server *kitchen = load_server_new(link, &options);
+    char address[LOAD_ADDRESS];
+    struct load_client client;
+
+    load_address(link, address);
+    load_server_listen(kitchen, address);
+    client = client_connect(link, address, dead_after_ms, polled);
+    call_once(&client, compute_ms);
+    for (int i = 0; i < 3; i++) {
+        burn(compute_ms);
+        call_once(&client, 0);
+    }
+    cr_assert_eq(kitchen->ups, 1, "one lane all the time");
+    cr_assert_eq(kitchen->downs, 0, "%s", kitchen->down_why);
+    load_client_close(&client);
+    cr_assert(load_server_free(kitchen));
+}
+
+Test(stop, local_applications_that_compute_are_alive, .timeout = 60)
+{
+    applications_compute("local", false);
+}
+
+Test(stop, tcp_applications_that_compute_are_alive, .timeout = 60)
+{
+    applications_compute("tcp", false);
+}
+
+Test(stop, local_a_polled_node_may_compute_for_less_than_dead_after_ms, .timeout = 60)
+{
+    applications_compute("local", true);
+}
+
+Test(stop, tcp_a_polled_node_may_compute_for_less_than_dead_after_ms, .timeout = 60)
+{
+    applications_compute("tcp", true);
+}
+
+/* ---- who was stopped itself ---- */
+
+enum {
+    STOPS = 6,
+    HASTY_MS = 200
+};
+
+/* At all phases of silence, a PING on its way included. */
+static void stop_and_wake(const struct peer *peer, int round)
+{
+    load_rest_ms(10 + round * HASTY_MS / 5);
+    peer_signal(peer, SIGSTOP);
+    load_rest_ms(3 * HASTY_MS);
+    peer_signal(peer, SIGCONT);
+}
+
+static void woken_client(const char *link)
+{
+    struct load_server *kitchen = load_server_new(link, NULL);
+    char address[LOAD_ADDRESS];
+    struct peer client;
+
+    load_address(link, address);
+    load_server_listen(kitchen, address);
+    client = peer_spawn("client", address, link, HASTY_MS);
+    cr_assert_eq(peer_ask(&client, 'c'), 'o');
+    cr_assert_eq(peer_ask(&client, 'h'), 'h');
+    wait_until(&kitchen->held_count, 1, "the call that is held");
+    for (int round = 0; round < STOPS; round++) {
+        stop_and_wake(&client, round);
+        load_rest_ms(HASTY_MS * 2);
+        cr_assert_eq(kitchen->downs, 0, "after stop %d: %s", round + 1, kitchen->down_why);
+    }
+    cr_assert_eq(peer_ask(&client, 'd'), 0, "the call is still held");
+    cr_assert_eq(peer_ask(&client, 'c'), 'o');
+    cr_assert_eq(kitchen->ups, 1, "still the first lane");
+    cr_assert_eq(peer_end(&client), 0);
+    cr_assert(load_server_free(kitchen));
+}
+
+Test(stop, local_a_client_that_wakes_does_not_take_its_server_for_dead, .timeout = 60)
+{
+    woken_client("local");
+}
+
+Test(stop, tcp_a_client_that_wakes_does_not_take_its_server_for_dead, .timeout = 60)
+{
+    woken_client("tcp");
+}
+
+static void woken_server(const char *link)
+{
+    struct outcome held = {0};
+    char address[LOAD_ADDRESS];
+    struct load_client client;
+    struct peer server;
+
+    load_address(link, address);
+    server = peer_spawn("server", address, link, HASTY_MS);
+    cr_assert_eq(peer_ask(&server, 'l'), 'l');
+    client = client_connect(link, address, 0, false);
+    hold(&client, &held);
+    call_once(&client, 0);
+    for (int round = 0; round < STOPS; round++) {
+        stop_and_wake(&server, round);
+        load_rest_ms(HASTY_MS * 2);
+        cr_assert_eq(held.count, 0, "after stop %d: %s", round + 1, held.text);
+        cr_assert_eq(sealane_channel_state(client.channel), SEALANE_CHANNEL_READY);
+    }
+    call_once(&client, 0);
+    cr_assert_eq(held.count, 0, "still the first lane");
+    load_client_close(&client);
+    cr_assert_eq(held.count, 1);
+    cr_assert_eq(peer_end(&server), 0);
+}
+
+Test(stop, local_a_server_that_wakes_does_not_take_its_client_for_dead, .timeout = 60)
+{
+    woken_server("local");
+}
+
+Test(stop, tcp_a_server_that_wakes_does_not_take_its_client_for_dead, .timeout = 60)
+{
+    woken_server("tcp");
+}
