@@ -116,7 +116,8 @@ struct sl_link_ops {
      * later, no event tells. INVALID_ARGUMENT past the ring's end. To a peer that just went it may still be OK. */
     SEALANE_RESULT (*write_imm)(struct sl_link *link, const struct sl_link_write *write);
 
-    /* Collects at most `max` events, after letting go what was written; returns how many. Never sleeps. */
+    /* Collects at most `max` events; returns how many. With max 0 `events` may be NULL: what was written leaves, nothing else is done.
+     * Never sleeps. */
     int (*poll)(struct sl_port *port, struct sl_link_event *events, int max);
 
     /* Prepares to sleep: returns a descriptor that polls readable when something comes from now on, or -1 when

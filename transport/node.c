@@ -448,6 +448,17 @@ void sl_node_disown(struct sealane_node *node, struct sl_child *child)
 
 /* ---- the loop ---- */
 
+/* What the lanes wrote leaves in the turn that wrote it: who polls a node by hand may not come back soon. */
+static void ports_flush(struct sealane_node *node)
+{
+    for (size_t i = 0; node->links[i]; i++) {
+        if (node->ports[i])
+            (void)node->links[i]->poll(node->ports[i], NULL, 0);
+    }
+    for (struct sl_listener *listener = node->listeners; listener; listener = listener->next)
+        (void)listener->link->poll(listener->port, NULL, 0);
+}
+
 static bool node_turn(struct sealane_node *node)
 {
     bool busy;
@@ -457,7 +468,10 @@ static bool node_turn(struct sealane_node *node)
     busy = sl_inbox_run(&node->inbox);
     busy |= ports_poll(node);
     busy |= sl_memory_ops(node->memory)->poll(node->memory) > 0;
-    busy |= lanes_turn(node);
+    if (lanes_turn(node)) {
+        ports_flush(node);
+        busy = true;
+    }
     busy |= timers_fire(node);
     node->inside = false;
     return busy;

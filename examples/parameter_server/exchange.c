@@ -158,6 +158,7 @@ static bool open_peer(struct exchange *exchange, size_t index)
     struct sealane_channel_options wanted = {.credentials = exchange->credentials,
                                              .server_name = exchange->options->server_name,
                                              .link = exchange->options->link,
+                                             .dead_after_ms = exchange->options->dead_after_ms,
                                              .lane_grace_ms = UINT32_MAX, /* Join stays open */
                                              .backoff_ms = CONNECT_PAUSE_MS,
                                              .backoff_max_ms = CONNECT_PAUSE_MAX_MS};

@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    DEAD_AFTER_MS = 20000 /* at least */
+};
+
 enum kind {
     KIND_TEXT,
     KIND_LIST,
@@ -234,6 +238,9 @@ static void complete(struct options *options)
         choose(options, "--link", options->link, (const char *const[]){"local", "tcp"}) &&
         !options->address)
         options->address = "127.0.0.1:0";
+    options->dead_after_ms = options->timeout_s * 1000 > DEAD_AFTER_MS
+                                 ? (uint32_t)options->timeout_s * 1000
+                                 : DEAD_AFTER_MS;
     if (options->program == W)
         options->shards = options->servers.count;
     if (!options->throughput)

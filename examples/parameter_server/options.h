@@ -39,6 +39,7 @@ struct options {
     uint64_t shard, shards;
     uint64_t rank, workers;
     uint64_t timeout_s;
+    uint32_t dead_after_ms; /* of lanes: a worker that computes does not poll, and is not dead */
     const char *mode;
     bool asynchronous; /* what mode says */
     uint64_t max_staleness;

@@ -41,7 +41,8 @@ static enum sealane_status open_server(struct server *server)
 {
     struct sealane_node_options polled = {.polled = true};
     struct sealane_server_options wanted = {.credentials = server->credentials,
-                                            .link = server->options->link};
+                                            .link = server->options->link,
+                                            .dead_after_ms = server->options->dead_after_ms};
     enum sealane_status status = sealane_node_new(&polled, &server->node);
 
     if (status == SEALANE_OK)

@@ -50,8 +50,8 @@ bool trainer_more(const struct trainer *trainer);
 /* How many examples of each batch are worker `rank`'s. */
 size_t trainer_examples(const struct trainer *trainer, size_t rank);
 
-/* The gradient of worker `rank`'s part of batch `batch`, counted from the first of the first epoch. Returns the sum of its losses. */
-double trainer_gradient(struct trainer *trainer, uint64_t batch, size_t rank);
+/* The gradient of worker `rank`'s part of batch `index`, counted from the first of the first epoch. Returns the sum of its losses. */
+double trainer_gradient(struct trainer *trainer, uint64_t index, size_t rank);
 
 /* t->weights are those for `step`; `loss` is a mean over examples. True when an epoch or the training ended on the way there:
  * trainer->loss is then the mean since the last time. */

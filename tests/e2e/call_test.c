@@ -686,8 +686,8 @@ Test(call, arguments_that_are_missing_are_named)
                  SEALANE_INVALID_ARGUMENT);
     cr_assert(strstr(sealane_last_error()->message, "server_name"));
     options.server_name = "x";
-    cr_assert_eq(sealane_channel_new(k.client_node, "carrier-pigeon:7", &options, &channel),
-                 SEALANE_UNIMPLEMENTED);
+    cr_assert_eq(sealane_channel_new(k.client_node, "carrier-pigeon://7", &options, &channel),
+                 SEALANE_INVALID_ARGUMENT);
     cr_assert_eq(kitchen_v1_kitchen__register(k.server, &(struct kitchen_v1_kitchen__handlers){0},
                                               NULL),
                  SEALANE_ALREADY_EXISTS);

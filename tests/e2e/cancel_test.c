@@ -358,6 +358,32 @@ static void thousands(const char *link)
     close_pair();
 }
 
+/* A call that was given up has its place at the server until its handler answered, and then no longer. */
+static void places_come_back(const char *link)
+{
+    static struct sealane_call *calls[MOST];
+    const Kitchen__V1__Dish *reply;
+    struct load_dish dish = never();
+    struct outcome outcome = {0};
+    struct sealane_call *call;
+
+    open_pair(link, 0);
+    for (int i = 0; i < MOST; i++)
+        calls[i] = start(&dish, &outcome);
+    wait_for(&p.kitchen->held_count, MOST, "handlers at work");
+    for (int i = 0; i < MOST; i++)
+        sealane_call_cancel(calls[i]);
+    wait_for(&outcome.count, MOST, "calls that ended");
+    cr_assert_eq(outcome.of[SEALANE_CANCELLED], MOST);
+    cr_assert_eq(kitchen_v1_kitchen_echo(p.client.channel, &dish.request, NULL, &reply, &call),
+                 SEALANE_RESOURCE_EXHAUSTED, "%s", sealane_last_error()->message);
+    cr_assert_eq(p.kitchen->ended, 0);
+    load_server_let_go(p.kitchen);
+    wait_for(&p.kitchen->ended, MOST, "calls that ended at the server");
+    small_calls(10);
+    close_pair();
+}
+
 Test(cancel, invariant_14_local_thousands_of_stuck_calls_stop_no_other)
 {
     thousands("local");
@@ -366,6 +392,16 @@ Test(cancel, invariant_14_local_thousands_of_stuck_calls_stop_no_other)
 Test(cancel, invariant_14_tcp_thousands_of_stuck_calls_stop_no_other)
 {
     thousands("tcp");
+}
+
+Test(cancel, invariant_8_local_places_of_calls_that_were_given_up_come_back)
+{
+    places_come_back("local");
+}
+
+Test(cancel, invariant_8_tcp_places_of_calls_that_were_given_up_come_back)
+{
+    places_come_back("tcp");
 }
 
 /* One holds the memory and never ends, others wait for it: calls that need none go on. */

@@ -345,7 +345,51 @@ Test(parameter_server_shard,
     close_world();
 }
 
-/* ---- editions ---- */
+/* ---- weights that are read and changed ---- */
+
+struct pulled {
+    bool done;
+    float weights[COUNT_MAX / SHARDS];
+    uint64_t step;
+};
+
+static void heard_weights(struct sealane_call *call, enum sealane_status status,
+                          const ParameterServer__V1__PullReply *reply, void *user)
+{
+    struct pulled *pulled = user;
+
+    cr_assert_eq(status, SEALANE_OK, "%s", sealane_call_message(call));
+    cr_assert_eq(reply->weights->data.len, sizeof(pulled->weights));
+    memcpy(pulled->weights, reply->weights->data.data, reply->weights->data.len);
+    pulled->step = reply->step;
+    pulled->done = true;
+}
+
+/* Large ones, so that a gradient comes and is applied while replies to several pulls of one lane are on their way. */
+Test(parameter_server_shard, weights_that_arrive_are_those_of_one_step)
+{
+    static struct pulled pulled[4];
+    static float before[COUNT_MAX / SHARDS];
+    ParameterServer__V1__PullRequest request = PARAMETER_SERVER__V1__PULL_REQUEST__INIT;
+
+    w.count = COUNT_MAX;
+    begin_apart(10);
+    memcpy(before, w.weights, sizeof(before));
+    request.rank = 1;
+    for (size_t i = 0; i < 4; i++)
+        cr_assert_eq(parameter_server_v1_parameter_server_pull__start(
+                         w.channels[1][0], &request, NULL, heard_weights, &pulled[i], NULL),
+                     SEALANE_OK);
+    cr_assert_eq(push(0, 0, 0), SEALANE_OK);
+    cr_assert(!pulled[3].done, "the step was made too late to matter");
+    for (size_t i = 0; i < 4; i++) {
+        wait_until(&pulled[i].done);
+        cr_assert_eq(pulled[i].step, 0);
+        cr_assert_eq(memcmp(pulled[i].weights, before, sizeof(before)), 0, "pull %zu", i);
+    }
+    cr_assert_eq(w.shards[0].step, 1);
+    close_world();
+}
 
 Test(parameter_server_shard, weights_that_are_being_read_are_not_changed)
 {

@@ -40,8 +40,9 @@ void open_world(const struct options *common)
 {
     const struct sealane_node_options polled = {.polled = true};
 
+    w.count = w.count ? w.count : COUNT;
     w.sgd = (struct sgd){.rate = 0.5f, .momentum = 0.9f, .steps = STEPS, .batch = BATCH};
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < w.count; i++)
         w.weights[i] = (float)i / 8;
     w.server_credentials = certs_load("root-p256", "good/server-p256", NULL);
     w.client_credentials = certs_load("root-p256", "good/client-p256", NULL);
@@ -161,14 +162,14 @@ void join(size_t worker)
     static uint64_t counts[SHARDS];
     ParameterServer__V1__Plan plan = PARAMETER_SERVER__V1__PLAN__INIT;
 
-    plan.parameters = COUNT;
+    plan.parameters = w.count;
     plan.steps = w.sgd.steps;
     plan.batch = w.sgd.batch;
     plan.rate = w.sgd.rate;
     plan.momentum = w.sgd.momentum;
     for (size_t i = 0; i < SHARDS; i++) {
         ParameterServer__V1__JoinRequest request = PARAMETER_SERVER__V1__JOIN_REQUEST__INIT;
-        struct range range = range_of(COUNT, i, SHARDS);
+        struct range range = range_of(w.count, i, SHARDS);
         Sealane__Tensor initial;
 
         counts[i] = range.count;
@@ -209,20 +210,20 @@ void commit(size_t worker, uint64_t step)
 }
 
 /* Worker r's gradient for a step, over r + 1 examples. */
-static void gradient_of(size_t worker, uint64_t step, float gradient[COUNT])
+static void gradient_of(size_t worker, uint64_t step, float *gradient)
 {
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < w.count; i++)
         gradient[i] = (float)((worker + 2) * (i + 1) % 7) - (float)step / 3;
 }
 
 enum sealane_status push(size_t worker, size_t shard, uint64_t step)
 {
     ParameterServer__V1__PushRequest request = PARAMETER_SERVER__V1__PUSH_REQUEST__INIT;
-    const struct range range = range_of(COUNT, shard, SHARDS);
+    const struct range range = range_of(w.count, shard, SHARDS);
     const ParameterServer__V1__PushReply *reply;
     uint64_t count = range.count;
     struct sealane_call *call;
-    float gradient[COUNT];
+    static float gradient[COUNT_MAX];
     Sealane__Tensor tensor;
     enum sealane_status status;
 
@@ -262,7 +263,7 @@ enum sealane_status pull(size_t worker, size_t shard, const struct heard *turn, 
     status = parameter_server_v1_parameter_server_pull(w.channels[worker][shard], &request, NULL,
                                                        &reply, &call);
     if (status == SEALANE_OK)
-        memcpy(weights + range_of(COUNT, shard, SHARDS).first, reply->weights->data.data,
+        memcpy(weights + range_of(w.count, shard, SHARDS).first, reply->weights->data.data,
                reply->weights->data.len);
     sealane_call_free(call);
     return status;
@@ -272,7 +273,7 @@ enum sealane_status pull(size_t worker, size_t shard, const struct heard *turn, 
 
 void step_alone(uint64_t step, const size_t *members, size_t count)
 {
-    float all[WORKERS][COUNT];
+    static float all[WORKERS][COUNT_MAX];
     const float *gradients[WORKERS];
     struct gradients sum = {gradients, count, 0};
 
@@ -281,27 +282,27 @@ void step_alone(uint64_t step, const size_t *members, size_t count)
         gradients[i] = all[i];
         sum.examples += members[i] + 1;
     }
-    sgd_step(&w.sgd, step, &sum, &(struct sgd_state){w.velocity, w.weights, COUNT});
+    sgd_step(&w.sgd, step, &sum, &(struct sgd_state){w.velocity, w.weights, w.count});
 }
 
 void apply_alone(size_t worker, uint64_t made_for, uint64_t step)
 {
-    float gradient[COUNT];
+    static float gradient[COUNT_MAX];
     const float *all = gradient;
 
     gradient_of(worker, made_for, gradient);
     sgd_step(&w.sgd, step, &(struct gradients){&all, 1, BATCH},
-             &(struct sgd_state){w.velocity, w.weights, COUNT});
+             &(struct sgd_state){w.velocity, w.weights, w.count});
 }
 
 void check_weights(size_t worker, const struct heard *turn)
 {
-    float weights[COUNT];
+    static float weights[COUNT_MAX];
 
     for (size_t i = 0; i < SHARDS; i++)
         cr_assert_eq(pull(worker, i, turn, weights), SEALANE_OK, "%s",
                      sealane_last_error()->message);
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < w.count; i++)
         cr_assert_leq(fabsf(weights[i] - w.weights[i]), 1e-6f, "number %zu is %g, alone it is %g",
                       i, (double)weights[i], (double)w.weights[i]);
 }

@@ -10,7 +10,8 @@
 enum {
     SHARDS = 2,
     WORKERS = 3,
-    COUNT = 11, /* parameters: 6 and 5 */
+    COUNT = 11, /* parameters, if w.count does not say otherwise: 6 and 5 */
+    COUNT_MAX = 1 << 21,
     STEPS = 6,
     BATCH = 6
 };
@@ -33,7 +34,8 @@ struct world {
     struct sealane_server *servers[SHARDS];
     struct sealane_channel *channels[WORKERS][SHARDS];
     struct heard enters[WORKERS], commits[WORKERS], joins[WORKERS][SHARDS];
-    float velocity[COUNT], weights[COUNT]; /* of one process */
+    size_t count;                                  /* of parameters; to be set before open_world */
+    float velocity[COUNT_MAX], weights[COUNT_MAX]; /* of one process */
     struct sgd sgd;
 };
 extern struct world w;

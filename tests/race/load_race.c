@@ -8,7 +8,7 @@
 enum {
     AGE_MS = 50,
     LOAD_MS = 1500,
-    SHORT_MS = 150,
+    SHORT_MS = 300,
     WAIT_MS = 60000 /* under ThreadSanitizer on a busy machine */
 };
 
@@ -53,9 +53,11 @@ static void *ask(void *unused)
     return NULL;
 }
 
-static void open_world(const char *link, uint32_t age_ms)
+static void open_world(const char *link, uint32_t lane_grace_ms)
 {
-    const struct sealane_channel_options options = {.link = link, .max_lane_age_ms = age_ms};
+    const struct sealane_channel_options options = {.link = link,
+                                                    .max_lane_age_ms = AGE_MS,
+                                                    .lane_grace_ms = lane_grace_ms};
     char address[LOAD_ADDRESS];
 
     w.kitchen = load_server_new(link, NULL);
@@ -88,7 +90,7 @@ static bool lanes_are_replaced(const char *link)
     pthread_t asking;
     bool good;
 
-    open_world(link, AGE_MS);
+    open_world(link, 0);
     load_must(sealane_channel_connect(w.client.channel, WAIT_MS), "connect");
     atomic_store(&w.stop, false);
     if (pthread_create(&asking, NULL, ask, NULL) != 0)
@@ -103,7 +105,8 @@ static bool lanes_are_replaced(const char *link)
     return check(load_server_free(w.kitchen), link, "the server's calls ended once") && good;
 }
 
-/* With calls in flight, lanes being made and given up: first the one, then the other. */
+/* With calls in flight, lanes being made, and others that die under their calls as their grace is over at once: first the one, then the
+ * other. */
 static bool ends_are_freed(const char *link, bool server_first)
 {
     const struct load_options options = {
@@ -111,7 +114,7 @@ static bool ends_are_freed(const char *link, bool server_first)
     struct load *load;
     bool good;
 
-    open_world(link, AGE_MS);
+    open_world(link, 1);
     load = load_begin(w.client.channel, &options);
     load_rest_ms(SHORT_MS);
     if (server_first) {

@@ -101,6 +101,26 @@ void lanes_init(struct lanes *lanes, bool fake)
     lanes->options[1].server_name = "dns:server.test";
 }
 
+void lanes_use_aead(struct lanes *lanes, enum sealane_aead aead)
+{
+    static const char *const names[2] = {"good/server-p256", "good/client-p256"};
+
+    for (int i = 0; i < 2; i++) {
+        char ca[CERTS_PATH], certificate[CERTS_PATH], key[CERTS_PATH], name[40];
+        struct sealane_credentials_options options = {.ca_file = certs_path("ca/root-p256.pem", ca),
+                                                      .aeads = &aead,
+                                                      .aead_count = 1};
+
+        (void)snprintf(name, sizeof(name), "%s.pem", names[i]);
+        options.certificate_file = certs_path(name, certificate);
+        (void)snprintf(name, sizeof(name), "%s.key", names[i]);
+        options.key_file = certs_path(name, key);
+        sealane_credentials_free(lanes->credentials[i]);
+        cr_assert_eq(sealane_credentials_new(&options, &lanes->credentials[i]), SEALANE_OK);
+        lanes->options[i].credentials = lanes->credentials[i];
+    }
+}
+
 void lanes_listen(struct lanes *lanes)
 {
     static const struct sl_link_ops *const links[] = {&link_fake, NULL};

@@ -48,6 +48,9 @@ struct lanes {
 void lanes_init(struct lanes *lanes, bool fake);
 void lanes_listen(struct lanes *lanes);
 
+/* Both ends seal with this only. Between _init and _listen. */
+void lanes_use_aead(struct lanes *lanes, enum sealane_aead aead);
+
 /* Connects and turns until both ends are READY (asserted), or just connects. Ends' records are cleared first. */
 void lanes_connect(struct lanes *lanes);
 void lanes_begin(struct lanes *lanes);

@@ -336,6 +336,20 @@ static bool all_arrived(void)
     return ends[0].arrived == ends[1].next_call && ends[1].arrived == ends[0].next_call;
 }
 
+/* Placed is told late, and now and then the carrier is full. */
+static void carrier_moods(uint64_t turn)
+{
+    link_fake_hold_placed(lanes.world, turn % 4 != 3);
+    if (turn % 16 != 0)
+        return;
+    link_fake_forget_rules(lanes.world);
+    link_fake_rule(lanes.world, &(struct link_fake_rule){.kind = LINK_FAKE_WRITE,
+                                                         .any_ring = true,
+                                                         .nth = turn / 16 % 5,
+                                                         .times = 3,
+                                                         .what = LINK_FAKE_AGAIN});
+}
+
 static void run(void)
 {
     double until = now_s() + ROUND_MAX_S;
@@ -348,7 +362,7 @@ static void run(void)
             busy |= sends_go_on(i);
         }
         if (lanes.world)
-            link_fake_hold_placed(lanes.world, turn % 4 != 3);
+            carrier_moods(turn);
         lanes_turn(&lanes, 1);
         for (int i = 0; i < 2 && lanes.end[0].lane && lanes.end[1].lane; i++)
             count_held(i);
@@ -446,6 +460,8 @@ static void cross(const char *what)
 {
     nonces = malloc(NONCES_MAX * sizeof(*nonces));
     run();
+    if (lanes.world)
+        link_fake_hold_placed(lanes.world, false);
     cr_assert(lanes_until(&lanes, quiet));
     expect_epochs(what);
     expect_new_nonces();

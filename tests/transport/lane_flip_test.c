@@ -2,7 +2,6 @@
 /* lane_flip_test.c - a peer that writes into the ring while we open: a second thread flips bits of a sealed record, through a mapping of
  * its own of the same pages, as fast as it can. Every open must be refused or give exactly what was sealed. A million opens, of
  * frames by the lane and of chunks by the host's memory kind. */
-#include "tests/support/certs.h"
 #include "tests/support/lanes.h"
 
 #include <criterion/criterion.h>
@@ -148,30 +147,10 @@ static void frame_open(struct sl_lane *lane, uint64_t seq, struct outcome *outco
                       (rx->next == seq + 1) != (lane->state == SL_LANE_UP);
 }
 
-static struct sealane_credentials *credentials_with(int end, const enum sealane_aead *aead)
-{
-    char ca[CERTS_PATH], certificate[CERTS_PATH], key[CERTS_PATH];
-    struct sealane_credentials_options options = {
-        .ca_file = certs_path("ca/root-p256.pem", ca),
-        .certificate_file =
-            certs_path(end ? "good/client-p256.pem" : "good/server-p256.pem", certificate),
-        .key_file = certs_path(end ? "good/client-p256.key" : "good/server-p256.key", key),
-        .aeads = aead,
-        .aead_count = 1,
-    };
-    struct sealane_credentials *credentials;
-
-    cr_assert_eq(sealane_credentials_new(&options, &credentials), SEALANE_OK);
-    return credentials;
-}
-
 static void open_lanes(enum sealane_aead aead)
 {
     lanes_init(&lanes, false);
-    for (int i = 0; i < 2; i++) {
-        sealane_credentials_free(lanes.credentials[i]);
-        lanes.credentials[i] = lanes.options[i].credentials = credentials_with(i, &aead);
-    }
+    lanes_use_aead(&lanes, aead);
     told = lanes.options[0].on_event;
     lanes.options[0].on_event = on_event;
     lanes_listen(&lanes);

@@ -5,6 +5,40 @@
  * DATA_LOSS, nothing from the harmed record on is delivered, and another lane of the same nodes goes on. */
 #include "tests/transport/lane_pairs.h"
 
+/* ---- before an attack ---- */
+
+static void histories_make(void)
+{
+    victim.now.images = malloc((size_t)HISTORY * (CHUNK + 128));
+    victim.before.images = malloc((size_t)HISTORY * (CHUNK + 128));
+}
+
+static void histories_free(void)
+{
+    free(victim.now.images);
+    free(victim.before.images);
+}
+
+/* Both lanes, both directions: every ring has had WARM records and no more than one time around more. Then the way back of what is
+ * attacked is brought past it, and the same way of the other lane. */
+static void warm_up(void)
+{
+    for (int ring = SL_RING_COUNT - 1; ring >= 0; ring--) {
+        for (int i = 0; i < 4; i++) {
+            struct pair *pair = &pairs[i / 2];
+
+            while (writer(pair, i % 2, (enum sl_ring_id)ring)->seq < WARM)
+                pass_records(pair, 1 - i % 2, ring == SL_RING_BULK);
+        }
+    }
+    while (writer(&pairs[0], 1 - victim.to, victim.ring)->seq <=
+           writer(&pairs[0], victim.to, victim.ring)->seq)
+        pass_records(&pairs[0], victim.to, victim.ring == SL_RING_BULK);
+    while (writer(&pairs[1], victim.to, victim.ring)->seq <=
+           writer(&pairs[0], victim.to, victim.ring)->seq)
+        pass_records(&pairs[1], 1 - victim.to, victim.ring == SL_RING_BULK);
+}
+
 /* ---- what is done to a record ---- */
 
 static const uint8_t *image(const struct history *history, uint64_t seq, size_t stride)
@@ -474,6 +508,79 @@ Test(lane_splice, invariant_4_bulk_records_that_overlap_or_leave_a_gap_end_the_l
         cr_assert_eq(pairs[0].filled[1 - from], 3 * CHUNK);
         expect_other_lane_goes_on(&harms[0]);
     }
+    histories_free();
+    close_all();
+}
+
+/* ---- the first frame, which proves the keys ---- */
+
+static struct confirm {
+    uint8_t frame[1024];
+    size_t count;
+} confirms[3]; /* by who wrote it */
+
+static void take_confirm(void *context, const struct link_fake_crossing *crossing)
+{
+    struct confirm *confirm = &confirms[crossing->from];
+
+    (void)context;
+    if (crossing->kind != LINK_FAKE_WRITE || confirm->count > 0)
+        return;
+    memcpy(confirm->frame, crossing->bytes, crossing->count);
+    confirm->count = crossing->count;
+}
+
+static void put_confirm(void *context, uint8_t *bytes, size_t count)
+{
+    const struct confirm *confirm = context;
+
+    cr_assert_eq(confirm->count, count, "a CONFIRM is as long as any other");
+    memcpy(bytes, confirm->frame, count);
+}
+
+/* The CONFIRM of `from` is replaced by this one, which is true but not for here. */
+static void expect_not_confirmed(enum link_fake_from from, struct confirm *confirm)
+{
+    struct pair *pair = &pairs[0];
+    int to = from == LINK_FAKE_CLIENT ? 0 : 1;
+
+    link_fake_rule(lanes.world, &(struct link_fake_rule){.kind = LINK_FAKE_WRITE,
+                                                         .from = from,
+                                                         .ring = SL_RING_MESSAGE,
+                                                         .what = LINK_FAKE_CHANGE,
+                                                         .change = put_confirm,
+                                                         .context = confirm});
+    *pair = (struct pair){.place = {pair->place[0], pair->place[1]}};
+    connecting = pair;
+    lanes.options[1].owner = pair;
+    cr_assert_eq(sl_node_connect(lanes.nodes[1], lanes.address, &lanes.options[1],
+                                 &lanes.connecting),
+                 SEALANE_OK);
+    while (pair->closed[1] == 0)
+        lanes_turn(&lanes, 1);
+    cr_assert_null(pair->lane[to], "a lane came up on somebody else's CONFIRM");
+    if (to == 1)
+        cr_assert_eq(pair->close_status[1], SEALANE_DATA_LOSS);
+    cr_assert(lanes_until(&lanes, both_down));
+    link_fake_forget_rules(lanes.world);
+}
+
+Test(lane_splice, invariant_4_a_confirm_of_elsewhere_lets_no_lane_come_up)
+{
+    struct confirm earlier[3];
+
+    listen_small(FAKE);
+    link_fake_tap(lanes.world, take_confirm, NULL);
+    connect_pair(&pairs[0]);
+    close_pair(&pairs[0]);
+    memcpy(earlier, confirms, sizeof(earlier));
+    connect_pair(&pairs[1]); /* another lane that is up */
+    expect_not_confirmed(LINK_FAKE_CLIENT, &earlier[LINK_FAKE_CLIENT]);
+    expect_not_confirmed(LINK_FAKE_SERVER, &earlier[LINK_FAKE_SERVER]);
+    confirms[LINK_FAKE_CLIENT].count = 0; /* its own comes back to the client: it writes first */
+    expect_not_confirmed(LINK_FAKE_SERVER, &confirms[LINK_FAKE_CLIENT]);
+    histories_make();
+    expect_other_lane_goes_on(&harms[0]);
     histories_free();
     close_all();
 }

@@ -212,10 +212,10 @@ static inline void side_drop(struct link_pair *pair, int side)
     pair->sides[side].link = NULL;
 }
 
-/* What waits in a side's port may go out; its events stay where they are. A node polls or arms after whatever it wrote. */
+/* What waits in a side's port goes out; its events stay where they are. */
 static inline void side_let_go(struct link_pair *pair, int side)
 {
-    (void)pair->world->ops->arm(pair->sides[side].port);
+    (void)pair->world->ops->poll(pair->sides[side].port, NULL, 0);
 }
 
 /* Fills one slot with the lowest byte of the immediate, and lets it go. */
