@@ -67,7 +67,8 @@ struct sealane_channel_options {
         backoff_ms; /* 1000: pause after a failed attempt; 1.6 times as long after each further one, +-20 % */
     uint32_t backoff_max_ms; /* 120000 */
     uint32_t
-        dead_after_ms; /* 20000: a lane on which nothing came for this long although the server was pinged is lost */
+        dead_after_ms; /* 20000: a lane on which nothing came for this long although the server was pinged is lost. A polled
+                          node must be polled at least every half of it, and no handler may keep its node's thread for longer */
     uint32_t max_lane_age_ms; /* a day: an older lane is replaced by a new one, with new keys */
     uint32_t lane_grace_ms;   /* 600000: how long calls may still run on a replaced lane */
     bool small_rings; /* 16 KiB chunks and short rings: for many channels of little traffic each */

@@ -4,7 +4,7 @@
 #
 #   tools/test.sh               everything, under ASan + UBSan, ThreadSanitizer (tests/race) and a short fuzz
 #   tools/test.sh FILTER        the tests whose names match FILTER, a regular expression ("transport", "e2e.refusals")
-#   tools/test.sh long MINUTES  everything, then MINUTES (30) of fuzzing for each target and of soaking
+#   tools/test.sh long MINUTES  everything, 2,000 hostile relays, then MINUTES (30) of fuzzing for each target and of soaking
 #
 # SEALANE_NO_INSTALL=1 leaves packages alone.
 set -euo pipefail
@@ -60,7 +60,8 @@ case "${1:-}" in
 long)
     minutes=${2:-30}
     everything
-    export SEALANE_FUZZ_SECONDS=$((minutes * 60)) SEALANE_SOAK_SECONDS=$((minutes * 60))
+    export SEALANE_FUZZ_SECONDS=$((minutes * 60)) SEALANE_SOAK_SECONDS=$((minutes * 60)) SEALANE_RELAY_ROUNDS=1000
+    check dev -R e2e.relay
     check fuzz
     check dev -L soak
     check race -L soak

@@ -174,6 +174,24 @@ struct footprint footprint_now(void)
                               .resident_bytes = resident_bytes()};
 }
 
+static bool holds_the_same(const struct footprint *a, const struct footprint *b)
+{
+    return a->fds == b->fds && a->shared_maps == b->shared_maps;
+}
+
+struct footprint footprint_quiet(void)
+{
+    struct footprint now = footprint_now(), last;
+
+    for (int tries = 0, same = 0; tries < 100 && same < 3; tries++) {
+        last = now;
+        load_rest_ms(10);
+        now = footprint_now();
+        same = holds_the_same(&now, &last) ? same + 1 : 0;
+    }
+    return now;
+}
+
 long footprint_files(void)
 {
     return entries("/dev/shm", "sealane") + entries("/tmp", "sealane-load");

@@ -35,6 +35,9 @@ struct footprint {
 };
 struct footprint footprint_now(void);
 
+/* Once it stays the same for a moment: lanes that are just being made, or taken down, are gone. */
+struct footprint footprint_quiet(void);
+
 /* Files of ours in /dev/shm and /tmp that were not there before the test. */
 long footprint_files(void);
 

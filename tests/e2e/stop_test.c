@@ -205,6 +205,93 @@ Test(stop, invariant_14_tcp_a_client_that_is_stopped_is_noticed_and_harms_no_oth
     client_stops("tcp");
 }
 
+/* ---- nobody has to wait for the stopped ---- */
+
+enum {
+    GIVEN_UP = 20,
+    PROMPT_MS = 3000 /* long before anybody is taken for dead */
+};
+
+/* Tensors on their way to it are no longer borrowed once their calls were given up. */
+static void calls_to_the_stopped(const char *link)
+{
+    struct sealane_call *calls[GIVEN_UP];
+    struct outcome outcome = {0};
+    char address[LOAD_ADDRESS];
+    struct load_client client;
+    struct load_dish dish;
+    struct peer server;
+    uint64_t began;
+
+    load_address(link, address);
+    server = peer_spawn("server", address, link, 0);
+    cr_assert_eq(peer_ask(&server, 'l'), 'l');
+    client = client_connect(link, address, 0, false);
+    peer_signal(&server, SIGSTOP);
+    load_dish_fill(&dish, 0, 100, 3 << 20);
+    dish.tensor.data.data = malloc(3 << 20);
+    cr_assert_not_null(dish.tensor.data.data);
+    memcpy(dish.tensor.data.data, load_pattern(), 3 << 20);
+    for (int i = 0; i < GIVEN_UP; i++)
+        load_must(kitchen_v1_kitchen_echo__start(client.channel, &dish.request, NULL, note,
+                                                 &outcome, &calls[i]),
+                  "a call");
+    load_rest_ms(100);
+    began = load_now_ms();
+    for (int i = 0; i < GIVEN_UP; i++)
+        sealane_call_cancel(calls[i]);
+    wait_until(&outcome.count, GIVEN_UP, "calls that were given up");
+    cr_assert_eq(outcome.status, SEALANE_CANCELLED);
+    free(dish.tensor.data.data);
+    load_client_close(&client);
+    cr_assert_lt(load_now_ms() - began, PROMPT_MS);
+    peer_signal(&server, SIGCONT);
+    cr_assert_eq(peer_end(&server), 0);
+}
+
+Test(stop, local_calls_to_a_stopped_server_are_given_up_and_their_channel_freed, .timeout = 60)
+{
+    calls_to_the_stopped("local");
+}
+
+Test(stop, tcp_calls_to_a_stopped_server_are_given_up_and_their_channel_freed, .timeout = 60)
+{
+    calls_to_the_stopped("tcp");
+}
+
+static void server_of_the_stopped(const char *link)
+{
+    struct load_server *kitchen = load_server_new(link, NULL);
+    char address[LOAD_ADDRESS];
+    struct peer client;
+    uint64_t began;
+
+    load_address(link, address);
+    load_server_listen(kitchen, address);
+    client = peer_spawn("client", address, link, 0);
+    cr_assert_eq(peer_ask(&client, 'c'), 'o');
+    cr_assert_eq(peer_ask(&client, 'b'), 'b');
+    load_rest_ms(50);
+    peer_signal(&client, SIGSTOP);
+    load_rest_ms(100);
+    began = load_now_ms();
+    cr_assert(load_server_free(kitchen));
+    cr_assert_lt(load_now_ms() - began, PROMPT_MS);
+    peer_signal(&client, SIGCONT);
+    cr_assert_eq(peer_ask(&client, 's'), 'o', "its calls ended as they may");
+    cr_assert_eq(peer_end(&client), 0);
+}
+
+Test(stop, local_a_server_of_a_stopped_client_is_freed, .timeout = 60)
+{
+    server_of_the_stopped("local");
+}
+
+Test(stop, tcp_a_server_of_a_stopped_client_is_freed, .timeout = 60)
+{
+    server_of_the_stopped("tcp");
+}
+
 /* ---- who computes is alive ---- */
 
 /* The lane lives while the applications of both ends compute: for three times what is deadly beside a node with a thread of its own. Between
@@ -254,14 +341,14 @@ Test(stop, tcp_a_polled_node_may_compute_for_less_than_half_of_dead_after_ms, .t
 /* ---- who was stopped itself ---- */
 
 enum {
-    STOPS = 6,
+    STOPS = 4,
     HASTY_MS = 200
 };
 
 /* At all phases of silence, a PING on its way included. */
 static void stop_and_wake(const struct peer *peer, int round)
 {
-    load_rest_ms(10 + round * HASTY_MS / 5);
+    load_rest_ms(10 + round * HASTY_MS / 4);
     peer_signal(peer, SIGSTOP);
     load_rest_ms(3 * HASTY_MS);
     peer_signal(peer, SIGCONT);

@@ -16,7 +16,7 @@ static struct world {
     struct load_server *kitchen;
     struct load_client client;
     atomic_int ready, failed; /* states that were told */
-    atomic_bool stop;
+    atomic_bool stop, polled;
 } w;
 
 static bool check(bool good, const char *link, const char *what)
@@ -53,7 +53,7 @@ static void *ask(void *unused)
     return NULL;
 }
 
-static void open_world(const char *link, uint32_t lane_grace_ms)
+static void open_world(const char *link, uint32_t lane_grace_ms, bool polled)
 {
     const struct sealane_channel_options options = {.link = link,
                                                     .max_lane_age_ms = AGE_MS,
@@ -63,7 +63,7 @@ static void open_world(const char *link, uint32_t lane_grace_ms)
     w.kitchen = load_server_new(link, NULL);
     load_address(link, address);
     load_server_listen(w.kitchen, address);
-    w.client = load_client_open(address, &options, false);
+    w.client = load_client_open(address, &options, polled);
     sealane_channel_on_state(w.client.channel, told, &w);
 }
 
@@ -90,7 +90,7 @@ static bool lanes_are_replaced(const char *link)
     pthread_t asking;
     bool good;
 
-    open_world(link, 0);
+    open_world(link, 0, false);
     load_must(sealane_channel_connect(w.client.channel, WAIT_MS), "connect");
     atomic_store(&w.stop, false);
     if (pthread_create(&asking, NULL, ask, NULL) != 0)
@@ -114,7 +114,7 @@ static bool ends_are_freed(const char *link, bool server_first)
     struct load *load;
     bool good;
 
-    open_world(link, 1);
+    open_world(link, 1, false);
     load = load_begin(w.client.channel, &options);
     load_rest_ms(SHORT_MS);
     if (server_first) {
@@ -130,6 +130,43 @@ static bool ends_are_freed(const char *link, bool server_first)
     return check(load_server_free(w.kitchen), link, "the server's calls ended once") && good;
 }
 
+static void *poll_on(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&w.stop)) {
+        load_must(sealane_node_poll(w.client.node, 1), "poll");
+        atomic_store(&w.polled, true);
+    }
+    return NULL;
+}
+
+/* One thread moves the client's node, the load's call on it and the first one frees its channel meanwhile. */
+static bool a_node_is_polled(const char *link)
+{
+    const struct load_options options = {.threads = 3, .small = true, .steady = true, .seed = 3};
+    struct load *load;
+    pthread_t polling;
+    bool good;
+
+    open_world(link, 0, true);
+    atomic_store(&w.stop, false);
+    atomic_store(&w.polled, false);
+    if (pthread_create(&polling, NULL, poll_on, NULL) != 0)
+        return false;
+    while (!atomic_load(&w.polled)) /* until then the node is this thread's, which made it */
+        load_rest_ms(1);
+    load_must(sealane_channel_connect(w.client.channel, WAIT_MS), "connect");
+    load = load_begin(w.client.channel, &options);
+    load_rest_ms(2 * SHORT_MS);
+    good = ended_well(link, load);
+    sealane_channel_free(w.client.channel);
+    w.client.channel = NULL;
+    atomic_store(&w.stop, true);
+    (void)pthread_join(polling, NULL);
+    load_client_close(&w.client);
+    return check(load_server_free(w.kitchen), link, "the server's calls ended once") && good;
+}
+
 int main(void)
 {
     static const char *const links[] = {"local", "tcp"};
@@ -139,6 +176,7 @@ int main(void)
         good &= lanes_are_replaced(links[i]);
         good &= ends_are_freed(links[i], false);
         good &= ends_are_freed(links[i], true);
+        good &= a_node_is_polled(links[i]);
     }
     good &= check(w.ready >= 6, "all", "READY was told of each channel");
     return good ? 0 : 1;
