@@ -110,7 +110,7 @@ void bench_options_parse(struct bench_options *options, int argc, char **argv)
     int option;
 
     *options = (struct bench_options){
-        .program = argv[0], .regime = -1, .seconds = 0.3, .rounds = 5, .shape = "unary"};
+        .program = argv[0], .regime = -1, .seconds = 0.25, .rounds = 5, .shape = "unary"};
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (!option_take(options, option))
             usage(argv[0]);
@@ -243,7 +243,8 @@ bool bench_answered(struct bench_window *window, double begun_s)
     if (window->ended_s > 0)
         return false;
     if (window->begun_s == 0) {
-        if (window->now_s >= window->warm_s)
+        if (++window->warm_calls >= 3 * window->options->outstanding &&
+            window->now_s >= window->warm_s)
             window_open(window);
         return true;
     }

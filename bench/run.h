@@ -68,14 +68,14 @@ uint32_t bench_sources(uint64_t bytes);
 void bench_ready(const char *address);
 BENCH_NORETURN void bench_die(const char *what, const char *why);
 
-/* A stretch of steady traffic: it opens after a warm-up, at an answer, and closes at a later one. */
+/* A stretch of steady traffic: it opens after a warm-up, in which all memory was in use before, at an answer, and closes at a later one. */
 struct bench_window {
     const struct bench_options *options;
     double now_s; /* of the last answer: when the call that replaces it begins */
     double warm_s, begun_s, until_s, ended_s;
     double cpu_s, busy_s;
     double *samples;
-    size_t calls;
+    size_t warm_calls, calls;
 };
 void bench_window_begin(struct bench_window *window, const struct bench_options *options);
 

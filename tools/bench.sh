@@ -41,6 +41,7 @@ version() { # package, as dpkg knows it
 }
 echo "# sealane $(git describe --always --dirty 2>/dev/null || echo unknown), $(gcc --version | head -n 1)"
 echo "# $(version libgrpc++-dev), $(version libssl3), $(version libipsec-mb-dev), $(version libwolfssl-dev)"
+echo "# tcp congestion control of this host: $(cat /proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null || echo unknown)"
 for program in "${programs[@]}"; do
     build/bench/bin/"$program" --certs build/bench/certs "$@"
 done

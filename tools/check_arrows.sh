@@ -36,7 +36,7 @@ room_may() {
     transport:*:'<sealane_transport.h>' | transport:*:'<sealane_status.h>') ;;
     transport:credentials.c:'<wolfssl/'* | transport:handshake.c:'<wolfssl/'* | transport:keys.c:'<wolfssl/'*) ;;
     transport:seal_ipsecmb.c:'<intel-ipsec-mb.h>' | transport:seal_openssl.c:'<openssl/'*) ;;
-    transport:link_verbs.c:'<infiniband/'* | transport:link_verbs.c:'<rdma/'*) ;;
+    transport:link_verbs*:'<infiniband/'* | transport:link_verbs*:'<rdma/'*) ;;
 
     gpu:*:\"gpu/*\") ;;
     gpu:*:\"transport/memory.h\" | gpu:*:\"transport/seal.h\" | gpu:*:\"transport/status.h\") ;;

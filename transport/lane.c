@@ -174,6 +174,7 @@ void sl_lane_free(struct sl_lane *lane)
 
 void sl_lane_wake(struct sl_lane *lane)
 {
+    lane->idles = false;
     sl_node_ready(lane->node, lane);
 }
 
@@ -417,6 +418,8 @@ SEALANE_RESULT sl_lane_rings_attach(struct sl_lane *lane)
                                        (size_t)tx->geometry.slots * tx->geometry.stride,
                                        tx->geometry.stride));
         SL_TRY(sl_staging_init(&tx->staging, tx->geometry.stride, pieces));
+        SL_TRY(lane->link->ops->sources(lane->link, tx->staging.base,
+                                        tx->staging.stride * tx->staging.count));
     }
     return sl_bulk_init(lane);
 }
@@ -463,18 +466,36 @@ void sl_lane_link_event(struct sl_lane *lane, const struct sl_link_event *event)
     }
 }
 
-/* The link's counters move without an event: what waits for them is looked at in every turn. */
+static uint64_t link_moves(const struct sl_lane *lane)
+{
+    return lane->link->placed + lane->link->released;
+}
+
 static bool waits_for_link(const struct sl_lane *lane)
 {
     bool queued =
         lane->bulk.first || lane->messages_out.first || lane->control.begin < lane->control.end;
 
-    return lane->stuck.bytes > 0 || lane->out.announced < lane->out.written ||
+    return lane->out.announced < lane->out.written ||
            (queued && lane->link->released < lane->link->posted);
+}
+
+bool sl_lane_idles(const struct sl_lane *lane)
+{
+    return lane->idles && link_moves(lane) == lane->link_seen;
+}
+
+bool sl_lanes_idle(const struct sl_lane *first)
+{
+    while (first && sl_lane_idles(first))
+        first = first->ready_next;
+    return first == NULL;
 }
 
 bool sl_lane_turn(struct sl_lane *lane, size_t *budget)
 {
+    bool more;
+
     if (lane->state != SL_LANE_CONFIRM && lane->state != SL_LANE_UP)
         return false;
     sl_lane_frames_in(lane);
@@ -487,9 +508,13 @@ bool sl_lane_turn(struct sl_lane *lane, size_t *budget)
         sl_bulk_turn_out(lane, budget);
     if (lane->state != SL_LANE_CLOSING)
         sl_lane_frames_out(lane);
-    return lane->state == SL_LANE_UP &&
-           (sl_receiver_has_more(&lane->rx[SL_RING_MESSAGE]) || sl_bulk_has_work(lane) ||
-            sl_bulk_is_busy(lane) || waits_for_link(lane));
+    if (lane->state != SL_LANE_UP)
+        return false;
+    more = sl_receiver_has_more(&lane->rx[SL_RING_MESSAGE]) || sl_bulk_has_work(lane) ||
+           sl_bulk_is_busy(lane) || lane->stuck.bytes > 0;
+    lane->idles = !more && waits_for_link(lane);
+    lane->link_seen = link_moves(lane);
+    return more || lane->idles;
 }
 
 bool sl_lane_finish(struct sl_lane *lane)

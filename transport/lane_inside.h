@@ -17,7 +17,9 @@
 #include "transport/node.h"
 #include "transport/ring.h"
 
-enum { SL_WAITING_LOG2 = 8 };
+enum {
+    SL_WAITING_LOG2 = 8
+};
 
 enum sl_lane_state {
     SL_LANE_CONNECTING,
@@ -82,6 +84,8 @@ struct sl_lane {
     struct sl_lane *prev, *next; /* the node's list */
     struct sl_lane *ready_next;  /* the node's list of lanes with something to do */
     bool is_ready;
+    bool idles;         /* ready for what the link's counters will say, and for nothing else */
+    uint64_t link_seen; /* these counters at the end of the last turn */
     bool server;
     struct sealane_node *node;
     struct sl_listener *listener; /* server */
@@ -127,7 +131,7 @@ struct sl_lane {
     uint8_t pong[8];
     uint64_t heard_ns;
     uint64_t pinged_ns;
-    uint64_t checked_ns; /* when liveness was looked at last */
+    uint64_t checked_ns;        /* when liveness was looked at last */
     struct sl_link_write stuck; /* sealed, not accepted by the link yet; bytes 0: none */
 
     /* bulk.c */
@@ -169,6 +173,12 @@ void sl_lane_link_event(struct sl_lane *lane, const struct sl_link_event *event)
 /* Does what can be done now, sealing and opening at most *budget bytes of tensors. True: there is more to do in the next turn,
  * whatever comes. */
 bool sl_lane_turn(struct sl_lane *lane, size_t *budget);
+
+/* A turn would do nothing: the lane waits for its link's counters, which move without an event, and they have not moved yet. */
+bool sl_lane_idles(const struct sl_lane *lane);
+
+/* So do all of a list of ready lanes: the node may sleep. */
+bool sl_lanes_idle(const struct sl_lane *first);
 
 /* Closing: true once CLOSED was told and the lane may be freed. */
 bool sl_lane_finish(struct sl_lane *lane);

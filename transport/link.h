@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* link.h - seam 1: who carries the bytes.
  *
- * A provider (link_local; later verbs, tcp; the fake of the tests) opens a port on a node and makes links:
+ * A provider (link_local, link_tcp, link_verbs; the fake of the tests) opens a port on a node and makes links:
  * connected pairs as it sees them. Nothing here is trusted above: a link may carry anything from anybody, and
  * what it says about arrivals is a hint that the lane bounds. No entry blocks, none calls up, none is NULL; outcomes
  * come out of poll. All calls come from the node's one thread. tests/transport/link_contract.h is run on every
@@ -74,7 +74,8 @@ struct sl_link_event {
 struct sl_link_ops {
     const char *name; /* "local" */
 
-    /* True when this provider handles addresses of this form ("unix:/path", "unix-abstract:name", ...). */
+    /* True when this provider handles addresses of this form ("unix:/path", "unix-abstract:name", ...) and this host has what it
+     * takes. */
     bool (*handles)(const char *address);
 
     SEALANE_RESULT (*open)(struct sl_port **port_p);
@@ -109,11 +110,17 @@ struct sl_link_ops {
     (struct sl_link *link, enum sl_ring_id ring, const uint8_t descriptor[SL_GRANT_BYTES],
      size_t bytes, size_t stride);
 
-    /* Sends at most SL_LINK_SEND_BYTES two-sided, all or SL_AGAIN. The bytes are copied. */
+    /* Tells of memory that write_imm will take bytes from, before the first write from it: some carriers register it first.
+     * Borrowed until drop. RESOURCE_EXHAUSTED says which limit to raise. */
+    SEALANE_RESULT (*sources)(struct sl_link *link, const void *base, size_t bytes);
+
+    /* Sends at most SL_LINK_SEND_BYTES two-sided, all or SL_AGAIN. The bytes are copied. UNAVAILABLE once the peer is known to be
+     * gone. */
     SEALANE_RESULT (*send)(struct sl_link *link, const uint8_t *bytes, size_t count);
 
     /* Writes into an attached ring of the peer and tells it the immediate. SL_AGAIN when the carrier is full: try again
-     * later, no event tells. INVALID_ARGUMENT past the ring's end. To a peer that just went it may still be OK. */
+     * later, no event tells. INVALID_ARGUMENT past the ring's end, and from memory that no sources told of, as far as the carrier
+     * minds. To a peer that just went it may still be OK. */
     SEALANE_RESULT (*write_imm)(struct sl_link *link, const struct sl_link_write *write);
 
     /* Collects at most `max` events; returns how many. With max 0 `events` may be NULL: what was written leaves, nothing else is done.
@@ -130,5 +137,8 @@ extern const struct sl_link_ops sl_link_local;
 
 /* Anywhere: frames over one TCP connection. Addresses are numeric: "1.2.3.4:7000", "[::1]:7000", "[fe80::1%eth0]:7000". */
 extern const struct sl_link_ops sl_link_tcp;
+
+/* Anywhere that an RDMA device reaches: one reliable queue pair. Addresses as tcp's. In builds with SEALANE_VERBS only. */
+extern const struct sl_link_ops sl_link_verbs;
 
 #endif

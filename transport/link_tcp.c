@@ -141,7 +141,7 @@ SEALANE_RESULT sl_tcp_new(struct sl_port *port, int fd, const struct sockaddr *p
     tcp->link.ops = &sl_link_tcp;
     tcp->port = port;
     tcp->fd = fd;
-    sl_tcp_address_write(peer, tcp->peer);
+    sl_address_write(peer, tcp->peer);
     if (epoll_ctl(port->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         enum sealane_status status = sl_tcp_failed("cannot watch the socket of", tcp->peer);
 
@@ -397,7 +397,7 @@ static int tcp_arm(struct sl_port *port)
 
 const struct sl_link_ops sl_link_tcp = {
     .name = "tcp",
-    .handles = sl_tcp_handles,
+    .handles = sl_address_is_numeric,
     .open = tcp_open,
     .close = tcp_close,
     .listen = sl_tcp_listen,
@@ -405,6 +405,7 @@ const struct sl_link_ops sl_link_tcp = {
     .drop = tcp_drop,
     .grant = sl_tcp_grant,
     .attach = sl_tcp_attach,
+    .sources = sl_tcp_sources,
     .send = sl_tcp_send,
     .write_imm = sl_tcp_write_imm,
     .poll = tcp_poll,

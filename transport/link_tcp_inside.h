@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link_tcp_inside.h - what the files that make up link_tcp share: link_tcp.c (ports, links, polling), link_tcp_address.c,
+/* link_tcp_inside.h - what the files that make up link_tcp share: link_tcp.c (ports, links, polling),
  * link_tcp_connect.c (listening, accepting, connecting), link_tcp_out.c (sends and writes) and link_tcp_in.c (what comes).
  *
  * One connection per link, one stream of frames each way: a header of 16 bytes, little-endian, and that many bytes.
@@ -9,9 +9,7 @@
 #ifndef SL_LINK_TCP_INSIDE_H
 #define SL_LINK_TCP_INSIDE_H
 
-#include "transport/link.h"
-
-#include <sys/socket.h>
+#include "transport/address.h"
 
 enum {
     SL_TCP_MAGIC = 0xe1, /* begins neither a text protocol nor TLS */
@@ -143,13 +141,6 @@ void sl_tcp_watch(struct sl_tcp *tcp);
 /* SL_FAIL with errno: "cannot listen at "1.2.3.4:5": Permission denied". */
 SEALANE_RESULT sl_tcp_failed(const char *what, const char *on);
 
-/* ---- link_tcp_address.c ---- */
-
-bool sl_tcp_handles(const char *address);
-SEALANE_RESULT sl_tcp_address_parse(const char *address, struct sockaddr_storage *at_p,
-                                    socklen_t *bytes_p);
-void sl_tcp_address_write(const struct sockaddr *at, char to[SL_ADDRESS_BYTES]);
-
 /* ---- link_tcp_connect.c ---- */
 
 SEALANE_RESULT sl_tcp_listen(struct sl_port *port, const char *address,
@@ -167,6 +158,7 @@ void sl_tcp_unlisten(struct sl_port *port);
 
 SEALANE_RESULT sl_tcp_attach(struct sl_link *link, enum sl_ring_id id,
                              const uint8_t descriptor[SL_GRANT_BYTES], size_t bytes, size_t stride);
+SEALANE_RESULT sl_tcp_sources(struct sl_link *link, const void *base, size_t bytes);
 SEALANE_RESULT sl_tcp_send(struct sl_link *link, const uint8_t *bytes, size_t count);
 SEALANE_RESULT sl_tcp_write_imm(struct sl_link *link, const struct sl_link_write *write);
 

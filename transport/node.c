@@ -18,7 +18,9 @@ enum {
     EVENTS_MAX = 64,
     HALF_OPEN_MAX = 128, /* lanes of a listener that have not proved who they are yet */
     SPIN_US_DEFAULT = 20,
-    TURN_BYTES = 65536 /* of tensors, sealed and opened, before message rings are looked at again */
+    SLEEP_FDS = 64, /* listeners past this many are looked at at every millisecond */
+    TURN_BYTES =
+        262144 /* of tensors, sealed and opened, before message rings are looked at again */
 };
 
 struct sl_listener {
@@ -53,7 +55,14 @@ struct sealane_node {
     struct sl_helper helper;
 };
 
-static const struct sl_link_ops *const builtin_links[] = {&sl_link_local, &sl_link_tcp, NULL};
+static const struct sl_link_ops *const builtin_links[] = {
+    &sl_link_local,
+    &sl_link_tcp,
+#ifdef SEALANE_VERBS
+    &sl_link_verbs, /* numeric addresses are tcp's unless it is asked for by name */
+#endif
+    NULL,
+};
 
 static uint64_t clock_ns(void)
 {
@@ -185,21 +194,23 @@ static void lane_end(struct sealane_node *node, struct sl_lane *lane)
     sl_lane_free(lane);
 }
 
-static void lane_turn(struct sealane_node *node, struct sl_lane *lane, size_t *budget)
+/* False: it only waits for its link, and lines up again. */
+static bool lane_turn(struct sealane_node *node, struct sl_lane *lane, size_t *budget)
 {
-    bool was_up = lane->was_up;
+    bool was_up = lane->was_up, idles = sl_lane_idles(lane);
 
     lane->is_ready = false;
-    if (sl_lane_turn(lane, budget))
+    if (idles || sl_lane_turn(lane, budget))
         sl_node_ready(node, lane);
     if (lane->listener && lane->was_up && !was_up)
         lane->listener->half_open--;
     if (lane->state != SL_LANE_CLOSING)
-        return;
+        return !idles;
     if (sl_lane_finish(lane))
         lane_end(node, lane);
     else
         sl_node_ready(node, lane);
+    return true;
 }
 
 /* Every lane that has something to do, with one budget for all: those that find it spent are the first of the next turn. True:
@@ -208,7 +219,7 @@ static bool lanes_turn(struct sealane_node *node)
 {
     struct sl_lane *lane = node->ready_first, *last = node->ready_last;
     size_t budget = TURN_BYTES;
-    bool more = lane != NULL;
+    bool more = lane != NULL, did = false;
 
     while (more && budget > 0) {
         lane = node->ready_first;
@@ -216,9 +227,9 @@ static bool lanes_turn(struct sealane_node *node)
         node->ready_first = lane->ready_next;
         if (!node->ready_first)
             node->ready_last = NULL;
-        lane_turn(node, lane, &budget);
+        did |= lane_turn(node, lane, &budget);
     }
-    return lane != NULL;
+    return did;
 }
 
 /* Strangers that say nothing must not keep others out: the one that has had the most time makes way. */
@@ -510,10 +521,6 @@ static struct timespec sleep_time(struct sealane_node *node, int timeout_ms)
                              .tv_nsec = (long)(most % 1000000000u)};
 }
 
-enum {
-    SLEEP_FDS = 64
-}; /* listeners past this many are looked at at every millisecond */
-
 static void node_sleep(struct sealane_node *node, int timeout_ms)
 {
     struct pollfd fds[SLEEP_FDS];
@@ -522,9 +529,11 @@ static void node_sleep(struct sealane_node *node, int timeout_ms)
 
     sl_inbox_sleep_begin(&node->inbox);
     count = ports_arm(node, fds + 1, SLEEP_FDS - 1);
-    if (count >= 0 && !node->ready_first && sl_inbox_is_empty(&node->inbox)) {
+    if (count >= 0 && sl_lanes_idle(node->ready_first) && sl_inbox_is_empty(&node->inbox)) {
         fds[0] = (struct pollfd){.fd = node->inbox.fd, .events = POLLIN};
-        time = sleep_time(node, count == SLEEP_FDS - 1 && timeout_ms != 0 ? 1 : timeout_ms);
+        if (timeout_ms != 0 && (count == SLEEP_FDS - 1 || node->ready_first))
+            timeout_ms = 1; /* what is waited for may come without waking */
+        time = sleep_time(node, timeout_ms);
         if (ppoll(fds, (nfds_t)count + 1, &time, NULL) < 0 && errno != EINTR)
             SL_LOG(SL_LOG_ERROR, "poll failed: errno %d", errno);
     }

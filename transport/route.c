@@ -19,10 +19,12 @@
 enum {
     HOST_BYTES = 254, /* RFC 1035 2.3.4: a name has at most 253 characters */
     ADDRESSES_MAX = 8,
-    WAYS_MAX = ADDRESSES_MAX * 4 /* an address, its twin and the twins of the two "all addresses" */
+    WAYS_MAX = ADDRESSES_MAX *
+               5 /* an address over two carriers, its twin and those of the two "all addresses" */
 };
 
-static const char tcp[] = "tcp", local[] = "local", twin_prefix[] = "unix-abstract:sealane@";
+static const char tcp[] = "tcp", local[] = "local", verbs[] = "verbs";
+static const char twin_prefix[] = "unix-abstract:sealane@";
 
 struct way {
     char link[16]; /* "": whichever handles the address */
@@ -110,12 +112,17 @@ static const struct sl_link_ops *link_named(const struct sealane_node *node, con
     return *links;
 }
 
-/* A carrier that takes the target as it stands; tcp's addresses may have twins and are not such. */
+static bool goes_to_hosts(const char *link)
+{
+    return strcmp(link, tcp) == 0 || strcmp(link, verbs) == 0;
+}
+
+/* A carrier that takes the target as it stands; a host's address may have several and is not such. */
 static const struct sl_link_ops *link_direct(const struct sealane_node *node, const char *target)
 {
     const struct sl_link_ops *const *links = sl_node_links(node);
 
-    while (*links && (strcmp((*links)->name, tcp) == 0 || !(*links)->handles(target)))
+    while (*links && (goes_to_hosts((*links)->name) || !(*links)->handles(target)))
         links++;
     return *links;
 }
@@ -137,13 +144,13 @@ static SEALANE_RESULT check_host(const struct sealane_node *node, const struct s
 
     if (!wish->listening && (!target->host[0] || strcmp(target->port, "0") == 0))
         return malformed(wish->target, target->host[0] ? "has port 0" : "has no host");
-    if (strcmp(link, tcp) != 0 && strcmp(link, local) != 0)
+    if (!goes_to_hosts(link) && strcmp(link, local) != 0)
         return SL_FAIL(SEALANE_INVALID_ARGUMENT,
-                       "there is no link \"%.40s\": expected local or tcp", link);
+                       "there is no link \"%.40s\": expected local, verbs or tcp", link);
     if (strcmp(link, local) == 0 && strcmp(target->port, "0") == 0)
-        return malformed(wish->target, "has port 0, which only tcp can replace by a free one");
+        return malformed(wish->target, "has port 0, which link local cannot replace by a free one");
     if (!link_named(node, link))
-        return SL_FAIL(SEALANE_UNIMPLEMENTED, "no link of this node goes to \"%.200s\"",
+        return SL_FAIL(SEALANE_UNIMPLEMENTED, "this build has no link %s to go to \"%.200s\"", link,
                        wish->target);
     return SEALANE_OK;
 }
@@ -249,38 +256,65 @@ static void numeric(const struct addrinfo *info, char address[SL_ADDRESS_BYTES])
         address[0] = '\0';
 }
 
-static void ways_to_connect(struct sl_route *route, const struct addrinfo *all)
+/* True when the way may be tried: forced, or, where none is forced, one that the carrier can go here. */
+static bool may_go(const struct sl_route *route, const char *link, const char *address)
 {
-    bool forced_local = strcmp(route->link, local) == 0;
+    const struct sl_link_ops *ops = link_named(route->node, link);
+
+    if (route->link[0])
+        return strcmp(route->link, link) == 0;
+    return ops && ops->handles(address);
+}
+
+static void twins_add(struct sl_route *route, const struct addrinfo *all)
+{
     char address[SL_ADDRESS_BYTES];
 
-    for (const struct addrinfo *at = all; at && strcmp(route->link, tcp) != 0; at = at->ai_next) {
+    for (const struct addrinfo *at = all; at; at = at->ai_next) {
         numeric(at, address);
-        if (!address[0] || !(forced_local || is_own(at)))
+        if (!address[0] || !(route->link[0] || is_own(at)))
             continue;
         twin_add(route, address);
         twins_of_all_add(route, at->ai_family);
     }
-    for (const struct addrinfo *at = all; at && !forced_local; at = at->ai_next) {
+}
+
+static void addresses_add(struct sl_route *route, const char *link, const struct addrinfo *all)
+{
+    char address[SL_ADDRESS_BYTES];
+
+    for (const struct addrinfo *at = all; at; at = at->ai_next) {
         numeric(at, address);
-        if (address[0])
-            way_add(route, tcp, address);
+        if (address[0] && may_go(route, link, address))
+            way_add(route, link, address);
     }
 }
 
-/* The twins of tcp listeners come when their port is known. */
+static void ways_to_connect(struct sl_route *route, const struct addrinfo *all)
+{
+    if (!goes_to_hosts(route->link))
+        twins_add(route, all);
+    addresses_add(route, verbs, all);
+    addresses_add(route, tcp, all);
+}
+
+/* Where to listen at an address. Twins and RDMA listeners beside tcp's come when its port is known. */
+static void way_to_listen(struct sl_route *route, const char *address)
+{
+    if (strcmp(route->link, local) == 0)
+        twin_add(route, address);
+    else
+        way_add(route, route->link[0] ? route->link : tcp, address);
+}
+
 static void ways_to_listen(struct sl_route *route, const struct addrinfo *all)
 {
     char address[SL_ADDRESS_BYTES];
 
     for (const struct addrinfo *at = all; at; at = at->ai_next) {
         numeric(at, address);
-        if (!address[0])
-            continue;
-        if (strcmp(route->link, local) == 0)
-            twin_add(route, address);
-        else
-            way_add(route, tcp, address);
+        if (address[0])
+            way_to_listen(route, address);
     }
 }
 
@@ -292,10 +326,7 @@ static void ways_of_all(struct sl_route *route)
     for (int i = 0; i < 2; i++) {
         (void)snprintf(address, sizeof(address), i == 0 ? "[::]:%s" : "0.0.0.0:%s",
                        route->target.port);
-        if (strcmp(route->link, local) == 0)
-            twin_add(route, address);
-        else
-            way_add(route, tcp, address);
+        way_to_listen(route, address);
     }
 }
 
@@ -508,32 +539,52 @@ static void chain_end(struct sl_listener *first)
     }
 }
 
-static SEALANE_RESULT listen_at(struct sl_route *route, const struct way *way,
-                                const struct sl_lane_options *options, struct sl_listener **last_p)
+/* Listeners as they come. */
+struct chain {
+    const struct sl_lane_options *options;
+    struct sl_listener *first, *last;
+};
+
+static SEALANE_RESULT listen_at(struct sl_route *route, const struct way *way, struct chain *chain)
 {
-    struct sl_lane_options mine = *options;
+    struct sl_lane_options options = *chain->options;
     struct sl_listener *listener;
 
-    mine.link = way->link;
-    SL_TRY(sl_node_listen(route->node, way->address, &mine, &listener));
-    if (*last_p)
-        sl_listener_chain(*last_p, listener);
-    *last_p = listener;
+    options.link = way->link;
+    SL_TRY(sl_node_listen(route->node, way->address, &options, &listener));
+    if (chain->last)
+        sl_listener_chain(chain->last, listener);
+    else
+        chain->first = listener;
+    chain->last = listener;
     return SEALANE_OK;
 }
 
-/* Without its twin a server is reached over tcp only: slower, not less safe. */
-static void listen_at_twin(struct sl_route *route, const struct sl_lane_options *options,
-                           struct sl_listener **last_p)
+/* Without these a server is reached over tcp only: slower, not less safe. */
+static void listen_beside(struct sl_route *route, const char *link, const char *address,
+                          struct chain *chain)
 {
-    struct way twin = {.link = "local"};
-    int bytes = snprintf(twin.address, sizeof(twin.address), "%s%s", twin_prefix,
-                         sl_listener_address(*last_p));
+    struct way way;
 
-    if (bytes >= (int)sizeof(twin.address) || !link_named(route->node, local))
-        return;
-    if (listen_at(route, &twin, options, last_p) != SEALANE_OK)
-        SL_LOG(SL_LOG_WARN, "peers of this host come over tcp: %s", sealane_last_error()->message);
+    (void)snprintf(way.link, sizeof(way.link), "%s", link);
+    (void)snprintf(way.address, sizeof(way.address), "%s", address);
+    if (listen_at(route, &way, chain) != SEALANE_OK)
+        SL_LOG(SL_LOG_WARN, "nobody comes over %s: %s", link, sealane_last_error()->message);
+}
+
+/* Beside a tcp listener: the twin for peers of this host, and RDMA where there is a device. */
+static void listen_besides(struct sl_route *route, const char *bound, struct chain *chain)
+{
+    const struct sl_link_ops *rdma = link_named(route->node, verbs);
+    char address[SL_ADDRESS_BYTES], twin[SL_ADDRESS_BYTES];
+
+    (void)snprintf(address, sizeof(address), "%s",
+                   bound); /* `bound` is the last listener's, which changes */
+    if (snprintf(twin, sizeof(twin), "%s%s", twin_prefix, address) < (int)sizeof(twin) &&
+        link_named(route->node, local))
+        listen_beside(route, local, twin, chain);
+    if (rdma && rdma->handles(address))
+        listen_beside(route, verbs, address, chain);
 }
 
 /* The port that the system chose for the first address is everyone's. */
@@ -555,29 +606,28 @@ static bool may_be_missing(enum sealane_status status)
 SEALANE_RESULT sl_route_listen(struct sl_route *route, const struct sl_lane_options *options,
                                struct sl_listener **listeners_p)
 {
-    struct sl_listener *first = NULL, *last = NULL;
+    struct chain chain = {.options = options};
     enum sealane_status status = SEALANE_UNAVAILABLE;
 
     for (size_t i = 0; i < route->way_count; i++) {
         struct way *way = &route->ways[i];
 
-        if (first)
-            port_take(way, sl_listener_address(first));
-        status = listen_at(route, way, options, &last);
+        if (chain.first)
+            port_take(way, sl_listener_address(chain.first));
+        status = listen_at(route, way, &chain);
         if (status != SEALANE_OK && !may_be_missing(status))
             break;
         if (status != SEALANE_OK)
             continue;
-        first = first ? first : last;
-        if (strcmp(way->link, tcp) == 0 && strcmp(route->link, tcp) != 0)
-            listen_at_twin(route, options, &last);
+        if (!route->link[0] && strcmp(way->link, tcp) == 0)
+            listen_besides(route, sl_listener_address(chain.last), &chain);
         if (strncmp(way->address, "[::]:", 5) == 0)
             break; /* takes IPv4 in too */
     }
-    if (status == SEALANE_OK || (first && may_be_missing(status))) {
-        *listeners_p = first;
+    if (status == SEALANE_OK || (chain.first && may_be_missing(status))) {
+        *listeners_p = chain.first;
         return SEALANE_OK;
     }
-    chain_end(first);
+    chain_end(chain.first);
     return status;
 }

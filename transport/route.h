@@ -18,7 +18,7 @@ struct sl_route;
 /* What is wanted. The strings are copied. */
 struct sl_route_wish {
     const char *target;
-    const char *link; /* "local", "tcp": only that carrier; NULL or "": the best first */
+    const char *link; /* "local", "verbs", "tcp": only that carrier; NULL or "": the best first */
     bool listening;   /* ways to listen at, not to connect to */
     void (*done)(void *owner, struct sl_route *route); /* sl_route_find only */
     void *owner;

@@ -57,13 +57,16 @@ static socklen_t address_of(const struct bench_options *options, union address *
     return sizeof(to->tcp);
 }
 
-static void send_at_once(const struct bench_options *options, int fd)
+/* As link_tcp does it over loopback: at once, and without an algorithm that paces. */
+static void socket_tune(const struct bench_options *options, int fd)
 {
     int on = 1;
 
-    if (strcmp(options->link, "tcp") == 0 &&
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
+    if (strcmp(options->link, "tcp") != 0)
+        return;
+    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
         fail("TCP_NODELAY");
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
 }
 
 static int accept_one(const struct bench_options *options)
@@ -85,7 +88,7 @@ static int accept_one(const struct bench_options *options)
     fd = accept(listener, NULL, NULL);
     if (fd < 0)
         fail("accept");
-    send_at_once(options, fd);
+    socket_tune(options, fd);
     return fd;
 }
 
@@ -97,7 +100,7 @@ static int connect_one(const struct bench_options *options)
 
     if (fd < 0 || connect(fd, &address.any, size) != 0)
         fail("connect");
-    send_at_once(options, fd);
+    socket_tune(options, fd);
     return fd;
 }
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* A vtable is pointers and nothing else; a new field that is not one must be told here. */
-_Static_assert(sizeof(struct sl_link_ops) == 13 * sizeof(void *),
+_Static_assert(sizeof(struct sl_link_ops) == 14 * sizeof(void *),
                "an entry came or went: look here");
 _Static_assert(sizeof(struct sl_memory_ops) == 11 * sizeof(void *),
                "an entry came or went: look here");
@@ -51,6 +51,13 @@ Test(seams, invariant_11_no_entry_of_link_tcp_is_null)
 {
     cr_assert_eq(first_hole(&sl_link_tcp, LINK_ENTRIES), LINK_ENTRIES);
 }
+
+#ifdef SEALANE_VERBS
+Test(seams, invariant_11_no_entry_of_link_verbs_is_null)
+{
+    cr_assert_eq(first_hole(&sl_link_verbs, LINK_ENTRIES), LINK_ENTRIES);
+}
+#endif
 
 Test(seams, invariant_11_no_entry_of_the_fake_link_is_null)
 {

@@ -645,6 +645,14 @@ static SEALANE_RESULT fake_attach(struct sl_link *link, enum sl_ring_id ring,
     return SEALANE_OK;
 }
 
+static SEALANE_RESULT fake_sources(struct sl_link *link, const void *base, size_t bytes)
+{
+    (void)link;
+    (void)base;
+    (void)bytes;
+    return SEALANE_OK;
+}
+
 static SEALANE_RESULT fake_send(struct sl_link *link, const uint8_t *bytes, size_t count)
 {
     struct fake *fake = fake_of(link);
@@ -756,6 +764,7 @@ const struct sl_link_ops link_fake = {
     .drop = fake_drop,
     .grant = fake_grant,
     .attach = fake_attach,
+    .sources = fake_sources,
     .send = fake_send,
     .write_imm = fake_write_imm,
     .poll = fake_poll,

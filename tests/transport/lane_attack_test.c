@@ -191,11 +191,15 @@ Test(lane_attack, invariant_3_no_nonce_is_used_twice_under_a_key)
 
 /* ---- invariant 4: only the next record is accepted ---- */
 
+enum {
+    DISTURBED = 400000 /* a tensor of several writes */
+};
+
 /* Sends ten frames and a tensor with something done to the writes; the lane must end, and what was delivered is a prefix. */
 static void disturb(enum link_fake_what what, enum sl_ring_id ring, uint64_t nth)
 {
-    uint8_t *part = malloc(100000), *place = calloc(1, 100000), message[10][200];
-    struct sl_part parts[] = {{part, 100000}};
+    uint8_t *part = malloc(DISTURBED), *place = calloc(1, DISTURBED), message[10][200];
+    struct sl_part parts[] = {{part, DISTURBED}};
     struct sl_send tensor = {.call = 1000,
                              .bytes = message[0],
                              .count = 200,
@@ -205,7 +209,7 @@ static void disturb(enum link_fake_what what, enum sl_ring_id ring, uint64_t nth
 
     for (int i = 0; i < 10; i++)
         memset(message[i], i + 1, 200);
-    memset(part, 0x77, 100000);
+    memset(part, 0x77, DISTURBED);
     listen_small();
     lanes_connect(&lanes);
     lanes.end[0].place = place;
@@ -230,7 +234,7 @@ static void disturb(enum link_fake_what what, enum sl_ring_id ring, uint64_t nth
                  "the peer is told nothing but that the lane is gone");
     for (size_t i = 0; i < lanes.end[0].byte_count; i++)
         cr_assert_eq(lanes.end[0].bytes[i], i < 2000 ? i / 200 + 1 : 1, "out of order at %zu", i);
-    for (size_t i = 0; i < 100000; i++)
+    for (size_t i = 0; i < DISTURBED; i++)
         cr_assert(place[i] == 0x77 || place[i] == 0,
                   "byte %zu of the tensor is neither right nor wiped", i);
     lanes_free(&lanes);

@@ -12,12 +12,16 @@ static inline void leaves_addresses_of_others_alone(const struct link_world *wor
 {
     char address[128];
 
+    if (world->begin)
+        world->begin();
     world->address(address, sizeof(address), "x");
     cr_assert(world->ops->handles(address));
     cr_assert_not(world->ops->handles(""));
     cr_assert_not(world->ops->handles("dns:example.org:443"));
     cr_assert_not(world->ops->handles("example.org:443"));
     cr_assert_not(world->ops->handles(world->foreign));
+    if (world->end)
+        world->end();
 }
 
 static inline void refuses_malformed_addresses(const struct link_world *world)
@@ -83,8 +87,10 @@ static inline void tells_accepted_alone(const struct link_world *world)
     (void)event_expect(&pair, CONNECTING, SL_LINK_CONNECTED);
     cr_assert_eq(world->ops->send(link, (const uint8_t *)"early", 5), SEALANE_OK);
     world->ops->drop(link);
-    for (int i = 0; i < 1000 && count == 0; i++)
+    for (int64_t until = contract_now_ms() + EVENT_LIMIT_MS; count == 0;) {
+        cr_assert(contract_now_ms() < until, "nobody was accepted");
         count = world->ops->poll(pair.sides[ACCEPTING].port, events, 8);
+    }
     cr_assert_eq(count, 1);
     cr_assert_eq(events[0].kind, SL_LINK_ACCEPTED);
     world->ops->drop(events[0].link);
@@ -99,7 +105,7 @@ static inline void firsts_expect(struct link_pair *pair, int side, enum sl_link_
     struct sl_link_event event;
 
     for (int told = 0, bytes = 0; told + bytes < 2 * n;) {
-        cr_assert(event_next(pair->world->ops, pair->sides[side].port, &event, EVENT_LIMIT_MS));
+        cr_assert(side_event_next(pair, side, &event));
         if (event.kind == kind) {
             event.link->owner = pair;
             told++;
@@ -275,6 +281,7 @@ static inline void writes_as_many_bytes_as_were_said(const struct link_world *wo
 
     pair_up(&pair, world);
     ring = pair.sides[ACCEPTING].rings[SL_RING_BULK].base;
+    side_sources(&pair, CONNECTING, bytes, sizeof(bytes));
     memset(bytes, 0xee, sizeof(bytes));
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         struct sl_link_write write = {
@@ -302,6 +309,7 @@ static inline void refuses_writes_past_the_end_of_a_ring(const struct link_world
     struct link_pair pair;
 
     pair_up(&pair, world);
+    side_sources(&pair, CONNECTING, bytes, sizeof(bytes));
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct sl_link_write write = {
             .ring = SL_RING_MESSAGE, .slot = wrong[i].slot, .from = bytes, .bytes = wrong[i].bytes};
@@ -467,6 +475,8 @@ static inline void tells_gone_when_the_peers_port_closes(const struct link_world
 
 static inline void survives_writes_and_sends_to_a_peer_that_is_gone(const struct link_world *world)
 {
+    int64_t until = contract_now_ms() + EVENT_LIMIT_MS;
+    enum sealane_status sent;
     struct link_pair pair;
 
     pair_up(&pair, world);
@@ -476,8 +486,13 @@ static inline void survives_writes_and_sends_to_a_peer_that_is_gone(const struct
 
         cr_assert(wrote == SEALANE_OK || wrote == SL_AGAIN || wrote == SEALANE_UNAVAILABLE);
     }
-    cr_assert_eq(world->ops->send(pair.sides[CONNECTING].link, (const uint8_t *)"x", 1),
-                 SEALANE_UNAVAILABLE);
+    do { /* a carrier may hear of the end a moment later */
+        sent = world->ops->send(pair.sides[CONNECTING].link, (const uint8_t *)"x", 1);
+        cr_assert(world->both_work || sent == SEALANE_UNAVAILABLE);
+        cr_assert(contract_now_ms() < until, "sends to nobody are accepted");
+        (void)poll(NULL, 0, 1);
+    } while (sent == SEALANE_OK || sent == SL_AGAIN);
+    cr_assert_eq(sent, SEALANE_UNAVAILABLE);
     (void)event_expect(&pair, CONNECTING, SL_LINK_GONE);
     event_expect_none(&pair, CONNECTING);
     pair_down(&pair);
@@ -571,7 +586,8 @@ static inline void does_not_sleep_on_what_is_there(const struct link_world *worl
     cr_assert_eq(world->ops->arm(pair.sides[ACCEPTING].port), -1);
     (void)event_expect(&pair, ACCEPTING, SL_LINK_ARRIVED);
     cr_assert_eq(world->ops->connect(pair.sides[CONNECTING].port, pair.address, &link), SEALANE_OK);
-    cr_assert_eq(world->ops->arm(pair.sides[CONNECTING].port), -1, "CONNECTED is still to be told");
+    cr_assert(world->both_work || world->ops->arm(pair.sides[CONNECTING].port) == -1,
+              "CONNECTED is still to be told");
     (void)event_expect(&pair, CONNECTING, SL_LINK_CONNECTED);
     (void)event_expect(&pair, ACCEPTING, SL_LINK_ACCEPTED);
     event_expect_none(&pair, ACCEPTING);

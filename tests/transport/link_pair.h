@@ -23,6 +23,7 @@ struct link_world {
     const char *const *malformed; /* addresses of its forms that are wrong; ends with NULL */
     const char *foreign;          /* a good address of another carrier */
     bool fills_up;                /* a peer that does not read makes send say SL_AGAIN */
+    bool both_work; /* both ports take part in connecting, and neither it nor an end is known at once */
 };
 
 enum {
@@ -75,13 +76,29 @@ static inline bool event_next(const struct sl_link_ops *ops, struct sl_port *por
     return true;
 }
 
+/* The same while the other side sleeps as a node does, which moves its connections on; its events stay where they are. */
+static inline bool side_event_next(struct link_pair *pair, int side, struct sl_link_event *event)
+{
+    const struct sl_link_ops *ops = pair->world->ops;
+    struct sl_port *other = pair->sides[!side].port;
+    int64_t until = contract_now_ms() + EVENT_LIMIT_MS;
+
+    if (!pair->world->both_work || !other)
+        return event_next(ops, pair->sides[side].port, event, EVENT_LIMIT_MS);
+    while (!event_next(ops, pair->sides[side].port, event, 2)) {
+        (void)ops->arm(other);
+        if (contract_now_ms() >= until)
+            return false;
+    }
+    return true;
+}
+
 static inline struct sl_link_event event_expect(struct link_pair *pair, int side,
                                                 enum sl_link_event_kind kind)
 {
     struct sl_link_event event = {0};
 
-    cr_assert(event_next(pair->world->ops, pair->sides[side].port, &event, EVENT_LIMIT_MS),
-              "no event of kind %d came", (int)kind);
+    cr_assert(side_event_next(pair, side, &event), "no event of kind %d came", (int)kind);
     cr_assert_eq(event.kind, kind, "an event of kind %d came, expected %d: %s", (int)event.kind,
                  (int)kind, event.kind == SL_LINK_GONE ? event.why : "");
     return event;
@@ -167,8 +184,15 @@ static inline void side_grant(struct link_pair *pair, int side)
     (void)event_expect(pair, !side, SL_LINK_BYTES);
 }
 
+static inline void side_sources(struct link_pair *pair, int side, const void *base, size_t bytes)
+{
+    cr_assert_eq(pair->world->ops->sources(pair->sides[side].link, base, bytes), SEALANE_OK, "%s",
+                 sealane_last_error()->message);
+}
+
 static inline void side_attach(struct link_pair *pair, int side)
 {
+    side_sources(pair, side, contract_sources, sizeof(contract_sources));
     for (int ring = 0; ring < SL_RING_COUNT; ring++)
         cr_assert_eq(pair->world->ops->attach(pair->sides[side].link, (enum sl_ring_id)ring,
                                               pair->sides[!side].grants[ring], SLOTS * STRIDE,

@@ -125,7 +125,7 @@ static inline int raw_socket(const char *address)
     socklen_t bytes;
     int fd, one = 1;
 
-    cr_assert_eq(sl_tcp_address_parse(address, &at, &bytes), SEALANE_OK);
+    cr_assert_eq(sl_address_parse(address, &at, &bytes), SEALANE_OK);
     fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     cr_assert_geq(fd, 0);
     cr_assert_eq(connect(fd, (const struct sockaddr *)&at, bytes), 0, "errno %d", errno);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link_tcp_address.c - addresses of link_tcp, numeric only: "1.2.3.4:7000", "[::1]:7000", "[fe80::1%eth0]:7000". Names are
- * resolved elsewhere: that can block. */
-#include "transport/link_tcp_inside.h"
+/* address.c - numeric addresses, parsed and written. */
+#include "transport/address.h"
+
+#include "transport/status.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -19,7 +20,7 @@ enum {
 static const char digits[] = "0123456789";
 
 /* By the form of its host: well or badly formed, such an address is nobody else's. */
-bool sl_tcp_handles(const char *address)
+bool sl_address_is_numeric(const char *address)
 {
     size_t host = strspn(address, "0123456789.");
 
@@ -97,7 +98,7 @@ static SEALANE_RESULT ipv4_parse(const char *address, struct sockaddr_in *at)
     return SEALANE_OK;
 }
 
-SEALANE_RESULT sl_tcp_address_parse(const char *address, struct sockaddr_storage *at_p,
+SEALANE_RESULT sl_address_parse(const char *address, struct sockaddr_storage *at_p,
                                     socklen_t *bytes_p)
 {
     struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6};
@@ -116,7 +117,7 @@ SEALANE_RESULT sl_tcp_address_parse(const char *address, struct sockaddr_storage
     return SEALANE_OK;
 }
 
-void sl_tcp_address_write(const struct sockaddr *at, char to[SL_ADDRESS_BYTES])
+void sl_address_write(const struct sockaddr *at, char to[SL_ADDRESS_BYTES])
 {
     bool ipv6 = at->sa_family == AF_INET6;
     socklen_t bytes = ipv6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
