@@ -99,7 +99,7 @@ static SEALANE_RESULT ipv4_parse(const char *address, struct sockaddr_in *at)
 }
 
 SEALANE_RESULT sl_address_parse(const char *address, struct sockaddr_storage *at_p,
-                                    socklen_t *bytes_p)
+                                socklen_t *bytes_p)
 {
     struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6};
     struct sockaddr_in ipv4 = {.sin_family = AF_INET};

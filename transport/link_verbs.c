@@ -324,12 +324,14 @@ static void device_look(struct sl_port *port, uint32_t tag)
 /* A device that nobody uses any more is let go of, so that it can be removed. */
 static void devices_check(struct sl_port *port)
 {
-    int64_t now = port->devices ? now_us() : 0;
+    bool any = port->devices || port->listeners;
+    int64_t now = any ? now_us() : 0;
 
-    if (!port->devices || now - port->devices_us < DEVICES_US)
+    if (!any || now - port->devices_us < DEVICES_US)
         return;
     port->devices_us = now;
     sl_verbs_devices_check(port);
+    sl_verbs_listeners_check(port);
     for (struct sl_verbs_device *device = port->devices, *next; device; device = next) {
         next = device->next;
         if (device->dead && device->links == 0)
@@ -385,8 +387,8 @@ static int links_turn(struct sl_port *port, struct sl_link_event *events, int ma
 
 static bool look_is_due(struct sl_port *port)
 {
-    bool waits = port->waiting > 0 || port->lists[SL_VERBS_HALF].first ||
-                 port->lists[SL_VERBS_LINGER].first;
+    bool waits =
+        port->waiting > 0 || port->lists[SL_VERBS_HALF].first || port->lists[SL_VERBS_LINGER].first;
 
     return port->look || ++port->effort >= (waits ? LOOK_EVERY_WAITING : LOOK_EVERY);
 }

@@ -184,20 +184,32 @@ static void retry_set(struct sl_port *port, bool on)
     (void)timerfd_settime(port->retry, 0, &every, NULL);
 }
 
-/* By the end of an event's id. */
-static void listener_lost(struct sl_port *port, struct rdma_cm_id *id)
+static void listener_lost(struct sl_port *port, struct sl_verbs_listener *listener)
 {
-    struct sl_verbs_listener *at = port->listeners;
-
-    while (at && at->id != id)
-        at = at->next;
-    if (!at)
-        return;
     SL_LOG(SL_LOG_WARN, "the RDMA device at %s was removed: listening again when it is back",
-           at->address);
-    (void)rdma_destroy_id(at->id);
-    at->id = NULL;
+           listener->address);
+    (void)rdma_destroy_id(listener->id);
+    listener->id = NULL;
     retry_set(port, true);
+}
+
+static void listener_hears(struct sl_port *port, const struct happening *what)
+{
+    for (struct sl_verbs_listener *at = port->listeners; at; at = at->next) {
+        if (at->id == what->id && what->event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+            listener_lost(port, at);
+            return;
+        }
+    }
+    SL_LOG(SL_LOG_DEBUG, "a listener hears: %s", rdma_event_str(what->event));
+}
+
+void sl_verbs_listeners_check(struct sl_port *port)
+{
+    for (struct sl_verbs_listener *at = port->listeners; at; at = at->next) {
+        if (at->id && at->id->verbs && access(at->id->verbs->device->dev_path, F_OK) != 0)
+            listener_lost(port, at);
+    }
 }
 
 void sl_verbs_listen_again(struct sl_port *port)
@@ -452,7 +464,8 @@ static void manager_lost(struct sl_port *port, int error)
     SL_LOG(SL_LOG_ERROR, "the connection manager tells nothing any more: %s", strerror(error));
     port->deaf = true;
     (void)epoll_ctl(port->epoll, EPOLL_CTL_DEL, port->channel->fd, NULL);
-    for (struct sl_verbs *at = port->lists[SL_VERBS_ALL].first; at; at = at->at[SL_VERBS_ALL].next) {
+    for (struct sl_verbs *at = port->lists[SL_VERBS_ALL].first; at;
+         at = at->at[SL_VERBS_ALL].next) {
         if (!at->up)
             sl_verbs_over(at, "the connection manager tells nothing any more: %s", strerror(error));
     }
@@ -470,8 +483,7 @@ static bool happening_take(struct sl_port *port, struct happening *what)
         return false;
     }
     *what = (struct happening){.event = event->event, .id = event->id, .status = event->status};
-    if (event->param.conn.private_data &&
-        event->param.conn.private_data_len >= sizeof(what->hello))
+    if (event->param.conn.private_data && event->param.conn.private_data_len >= sizeof(what->hello))
         memcpy(what->hello, event->param.conn.private_data, sizeof(what->hello));
     if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
         event->id->context = NULL;
@@ -490,8 +502,8 @@ bool sl_verbs_manager_take(struct sl_port *port)
             asked(port, &what);
         else if (what.id->context)
             judge(what.id->context, &what);
-        else if (what.event == RDMA_CM_EVENT_DEVICE_REMOVAL)
-            listener_lost(port, what.id);
+        else
+            listener_hears(port, &what);
     }
     return true;
 }

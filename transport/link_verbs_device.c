@@ -36,10 +36,11 @@ static SEALANE_RESULT register_failed(const struct sl_verbs *verbs, size_t bytes
 
     (void)getrlimit(RLIMIT_MEMLOCK, &locked);
     if (error == ENOMEM && locked.rlim_cur != RLIM_INFINITY)
-        return SL_FAIL_CAUSE(SEALANE_RESOURCE_EXHAUSTED, error,
-                             "cannot register %zu bytes with %s: RLIMIT_MEMLOCK is %llu bytes; raise it by "
-                             "ulimit -l, LimitMEMLOCK= or /etc/security/limits.conf",
-                             bytes, name, (unsigned long long)locked.rlim_cur);
+        return SL_FAIL_CAUSE(
+            SEALANE_RESOURCE_EXHAUSTED, error,
+            "cannot register %zu bytes with %s: RLIMIT_MEMLOCK is %llu bytes; raise it by "
+            "ulimit -l, LimitMEMLOCK= or /etc/security/limits.conf",
+            bytes, name, (unsigned long long)locked.rlim_cur);
     return SL_FAIL_CAUSE(SEALANE_RESOURCE_EXHAUSTED, error,
                          "cannot register %zu bytes with %s (%d regions at most): %s", bytes, name,
                          verbs->device->limits.max_mr, strerror(error));
@@ -72,10 +73,11 @@ static void locked_check(const char *device)
 
     if (geteuid() != 0 && getrlimit(RLIMIT_MEMLOCK, &locked) == 0 &&
         locked.rlim_cur < LOCKED_WORTH_A_WORD)
-        SL_LOG(SL_LOG_WARN,
-               "%s: at most %llu bytes may be locked (RLIMIT_MEMLOCK), which is few: raise it by ulimit -l, "
-               "LimitMEMLOCK= or /etc/security/limits.conf",
-               device, (unsigned long long)locked.rlim_cur);
+        SL_LOG(
+            SL_LOG_WARN,
+            "%s: at most %llu bytes may be locked (RLIMIT_MEMLOCK), which is few: raise it by ulimit -l, "
+            "LimitMEMLOCK= or /etc/security/limits.conf",
+            device, (unsigned long long)locked.rlim_cur);
 }
 
 /* ---- opening and closing ---- */
@@ -101,7 +103,8 @@ static SEALANE_RESULT device_start(struct sl_port *port, struct sl_verbs_device 
     /* iWARP has no write with immediate. */
     if (device->verbs->device->transport_type != IBV_TRANSPORT_IB)
         return SL_FAIL(SEALANE_UNIMPLEMENTED,
-                       "%s is no InfiniBand or RoCE device: it cannot write with an immediate", name);
+                       "%s is no InfiniBand or RoCE device: it cannot write with an immediate",
+                       name);
     device->channel = ibv_create_comp_channel(device->verbs);
     if (!device->channel)
         return sl_verbs_failed("no completion channel on", name);
@@ -174,8 +177,7 @@ static SEALANE_RESULT entries_grow(struct sl_verbs_device *device)
 
     if (!entries)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a table of %u links", count);
-    memset(entries + device->entry_count, 0,
-           (count - device->entry_count) * sizeof(*entries));
+    memset(entries + device->entry_count, 0, (count - device->entry_count) * sizeof(*entries));
     device->entries = entries;
     device->entry_count = count;
     return SEALANE_OK;
@@ -351,7 +353,8 @@ void sl_verbs_device_over(struct sl_port *port, struct sl_verbs_device *device, 
     (void)epoll_ctl(port->epoll, EPOLL_CTL_DEL, device->verbs->async_fd, NULL);
     for (uint32_t i = 0; i < device->entry_count; i++) {
         if (device->entries[i].link)
-            sl_verbs_over(device->entries[i].link, "%.30s %.80s", sl_verbs_device_name(device), why);
+            sl_verbs_over(device->entries[i].link, "%.30s %.80s", sl_verbs_device_name(device),
+                          why);
     }
 }
 
@@ -361,7 +364,8 @@ static void port_over(struct sl_verbs_device *device, int number)
         struct sl_verbs *verbs = device->entries[i].link;
 
         if (verbs && verbs->id->port_num == number)
-            sl_verbs_over(verbs, "port %d of %.40s went down", number, sl_verbs_device_name(device));
+            sl_verbs_over(verbs, "port %d of %.40s went down", number,
+                          sl_verbs_device_name(device));
     }
 }
 
@@ -383,7 +387,8 @@ static void async_judge(struct sl_port *port, struct sl_verbs_device *device,
         pair_over(device, event->element.qp, "the queue pair broke");
         break;
     case IBV_EVENT_QP_REQ_ERR:
-        pair_over(device, event->element.qp, "the peer asked for what its queue pair does not allow");
+        pair_over(device, event->element.qp,
+                  "the peer asked for what its queue pair does not allow");
         break;
     case IBV_EVENT_QP_ACCESS_ERR:
         pair_over(device, event->element.qp, "the peer reached for memory that it was not granted");

@@ -95,8 +95,7 @@ static SEALANE_RESULT block_make(struct sl_verbs *verbs, struct sl_verbs_block *
     uint32_t all = verbs->receive_count + count;
     size_t bytes = (size_t)(count + extra) * SL_VERBS_PIECE_BYTES;
     struct sl_verbs_receive *receives = realloc(verbs->receives, all * sizeof(*receives));
-    void *base =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (receives)
         verbs->receives = receives;
@@ -166,10 +165,11 @@ static SEALANE_RESULT grant_check(const struct sl_verbs *verbs, enum sl_ring_id 
     if (verbs->mine[id].mr)
         return SL_FAIL(SEALANE_FAILED_PRECONDITION, "ring %d is granted already", (int)id);
     if (memory->bytes / stride > verbs->receive_max - verbs->receive_count)
-        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED,
-                       "a ring of %zu slots on %s, which leaves receives for %u: ask for fewer slots",
-                       memory->bytes / stride, sl_verbs_device_name(verbs->device),
-                       verbs->receive_max - verbs->receive_count);
+        return SL_FAIL(
+            SEALANE_RESOURCE_EXHAUSTED,
+            "a ring of %zu slots on %s, which leaves receives for %u: ask for fewer slots",
+            memory->bytes / stride, sl_verbs_device_name(verbs->device),
+            verbs->receive_max - verbs->receive_count);
     if (!verbs->up || verbs->mute)
         return SL_FAIL(SEALANE_UNAVAILABLE, "%s",
                        verbs->over ? verbs->why : "the link is not connected");
@@ -227,7 +227,8 @@ static void word_came(struct sl_verbs *verbs, const struct ibv_wc *wc, uint16_t 
     if (!(wc->wc_flags & IBV_WC_WITH_IMM) ||
         (word != SL_VERBS_BYTES && word != SL_VERBS_CREDIT && word != SL_VERBS_END) ||
         (wc->byte_len > 0) != (word == SL_VERBS_BYTES)) {
-        sl_verbs_over(verbs, "the peer sent %u bytes of kind %02x: no sealane?", wc->byte_len, word);
+        sl_verbs_over(verbs, "the peer sent %u bytes of kind %02x: no sealane?", wc->byte_len,
+                      word);
         return;
     }
     if (!sl_verbs_credited(verbs, immediate & COUNT_MASK)) {

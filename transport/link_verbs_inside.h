@@ -29,12 +29,13 @@ enum {
     SL_VERBS_MAGIC = 0xe2,
     SL_VERBS_VERSION = 1,
     SL_VERBS_PIECE_BYTES = 1024,
-    SL_VERBS_PIECES = 16,      /* of each direction, on their way or waiting to be taken */
-    SL_VERBS_CREDITS = 4,      /* credit messages that this side has in the send queue at most */
+    SL_VERBS_PIECES = 16, /* of each direction, on their way or waiting to be taken */
+    SL_VERBS_CREDITS = 4, /* credit messages that this side has in the send queue at most */
     SL_VERBS_SENDS = SL_VERBS_PIECES + SL_VERBS_CREDITS + 1, /* not writes; one is the last word */
-    SL_VERBS_RECEIVES = SL_VERBS_PIECES + 4, /* before any grant: pieces, credits, the last word, one to spare */
-    SL_VERBS_WORK_MAX = 256,                 /* of the send queue */
-    SL_VERBS_SLOTS_MAX = 1024,               /* of both rings of a link: receives for them */
+    SL_VERBS_RECEIVES =
+        SL_VERBS_PIECES + 4,   /* before any grant: pieces, credits, the last word, one to spare */
+    SL_VERBS_WORK_MAX = 256,   /* of the send queue */
+    SL_VERBS_SLOTS_MAX = 1024, /* of both rings of a link: receives for them */
     SL_VERBS_SOURCES_MAX = 8,
     SL_VERBS_NO_RECEIVE = UINT16_MAX,
     SL_VERBS_MANAGER_TAG = -1, /* in the epoll; devices have others */
@@ -120,9 +121,9 @@ struct sl_verbs {
     bool tell_accepted, tell_connected, tell_writable; /* by the next poll */
     bool wants_writable;                               /* send answered SL_AGAIN */
     bool mute;                                         /* nothing is posted any more */
-    bool over;     /* GONE is to be told, after what came before it */
-    bool ended;    /* GONE was told */
-    bool finished; /* lingers no longer */
+    bool over;         /* GONE is to be told, after what came before it */
+    bool ended;        /* GONE was told */
+    bool finished;     /* lingers no longer */
     int64_t linger_us; /* until when, if it lingers */
     char peer[SL_ADDRESS_BYTES];
     char why[SL_VERBS_WHY_BYTES];
@@ -141,9 +142,9 @@ struct sl_verbs {
     struct ibv_send_wr *writes; /* [SL_VERBS_WORK_MAX] by number; NULL before attach */
     struct ibv_sge *places;     /* the same */
     uint32_t writes_max, inline_max, write_bytes_max;
-    uint64_t written;   /* writes given to the queue pair */
-    uint64_t completed; /* writes that left it */
-    uint64_t signalled; /* the last one that asked for a completion */
+    uint64_t written;                            /* writes given to the queue pair */
+    uint64_t completed;                          /* writes that left it */
+    uint64_t signalled;                          /* the last one that asked for a completion */
     uint32_t pieces, pieces_posted, pieces_done; /* that go */
     uint32_t allowed;                            /* pieces that may have been sent, ever */
     uint32_t credits_posted;
@@ -163,10 +164,10 @@ struct sl_verbs_device {
     struct ibv_device_attr limits;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
-    uint32_t number;    /* in the port's epoll */
-    uint32_t reserved;  /* entries of the completion queue that links may need */
+    uint32_t number;   /* in the port's epoll */
+    uint32_t reserved; /* entries of the completion queue that links may need */
     uint32_t links;
-    unsigned unacked;   /* completion events */
+    unsigned unacked; /* completion events */
     bool armed;
     bool dead;
     struct sl_verbs_entry *entries;
@@ -186,11 +187,11 @@ struct sl_port {
         size_t count;
     } lists[SL_VERBS_LISTS];
     struct sl_verbs_listener *listeners;
-    int retry;           /* a clock that ticks while a listener has lost its device; -1: never needed */
-    int64_t devices_us;  /* when it was looked last whether the devices are still there */
-    unsigned effort;  /* polls since the last look at the epoll */
-    unsigned waiting; /* links that are being connected */
-    bool look;        /* the next poll looks at the epoll */
+    int retry; /* a clock that ticks while a listener has lost its device; -1: never needed */
+    int64_t devices_us; /* when it was looked last whether the devices are still there */
+    unsigned effort;    /* polls since the last look at the epoll */
+    unsigned waiting;   /* links that are being connected */
+    bool look;          /* the next poll looks at the epoll */
 };
 
 static inline struct sl_verbs *sl_verbs_of(struct sl_link *link)
@@ -224,7 +225,8 @@ SEALANE_RESULT sl_verbs_listen(struct sl_port *port, const char *address,
 SEALANE_RESULT sl_verbs_connect(struct sl_port *port, const char *address, struct sl_link **link_p);
 void sl_verbs_unlisten(struct sl_port *port);
 
-/* Listens again where the device was away. */
+/* Lets go of devices that were removed; listens again where one is back. */
+void sl_verbs_listeners_check(struct sl_port *port);
 void sl_verbs_listen_again(struct sl_port *port);
 
 /* Takes a bounded number of events of the connection manager. True: there may be more. */

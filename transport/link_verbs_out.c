@@ -194,8 +194,10 @@ static void writes_post(struct sl_verbs *verbs)
     if (error == 0)
         return;
     if (bad) /* it and those behind it were not taken */
-        verbs->written = first + (uint64_t)(bad - &verbs->writes[write_at(first)] +
-                                            SL_VERBS_WORK_MAX) % SL_VERBS_WORK_MAX - 1;
+        verbs->written = first +
+                         (uint64_t)(bad - &verbs->writes[write_at(first)] + SL_VERBS_WORK_MAX) %
+                             SL_VERBS_WORK_MAX -
+                         1;
     sl_verbs_over(verbs, "the queue pair takes no writes: %s", strerror(error));
 }
 
@@ -355,6 +357,7 @@ void sl_verbs_work_done(struct sl_verbs *verbs, enum sl_verbs_work work, uint16_
         break;
     case SL_VERBS_WORK_CREDIT:
         verbs->credits_posted--;
+        sl_verbs_give_credit(verbs); /* one may have waited for room */
         break;
     case SL_VERBS_WORK_END:
         verbs->finished = true;

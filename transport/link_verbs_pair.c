@@ -12,9 +12,10 @@ enum {
     /* A receiver that was not ready is asked again after 0.64 ms; the connection manager leaves 0 here, which means 655 ms. */
     MIN_RNR_TIMER = 12,
     RNR_RETRY = 7, /* for ever: the lane's clock decides */
-    /* 4.096 us * 2^16 = 0.27 s without an acknowledgement, some times over: seconds, which is shorter than the clock of a lane and
-     * longer than a link that flaps. 7 tries would be without end on Soft-RoCE. */
-    ACK_TIMEOUT = 16,
+    /* 4.096 us * 2^18 = 1.07 s without an acknowledgement, seven times: shorter than the clock of a lane, longer than a link that
+     * flaps and than a host that is busy with other things (Soft-RoCE acknowledges by its CPU). 7 retries would be without end on
+     * Soft-RoCE. */
+    ACK_TIMEOUT = 18,
     RETRIES = 6,
     MASK_VALID = 0x1fffff /* the kernel's answer has bits in it that user space does not know */
 };
@@ -90,7 +91,8 @@ static SEALANE_RESULT modify(struct sl_verbs *verbs, struct ibv_qp_attr *attr, i
     int error = ibv_modify_qp(verbs->qp, attr, mask);
 
     errno = error;
-    return error == 0 ? SEALANE_OK : sl_verbs_failed("cannot move on a queue pair with", verbs->peer);
+    return error == 0 ? SEALANE_OK
+                      : sl_verbs_failed("cannot move on a queue pair with", verbs->peer);
 }
 
 /* The peer may write, and only where a grant says so; there is none yet. */

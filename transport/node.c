@@ -16,7 +16,7 @@
 enum {
     PORTS_MAX = 4,
     EVENTS_MAX = 64,
-    HALF_OPEN_MAX = 128, /* lanes of a listener that have not proved who they are yet */
+    HALF_OPEN_MAX = 1024, /* lanes of a listener that have not proved who they are yet */
     SPIN_US_DEFAULT = 20,
     SLEEP_FDS = 64, /* listeners past this many are looked at at every millisecond */
     TURN_BYTES =

@@ -44,7 +44,8 @@ enum stage {
 };
 
 struct sl_route {
-    struct sealane_node *node;
+    struct sealane_node *node;             /* not the lookup thread's: it may outlive the node */
+    const struct sl_link_ops *verbs, *tcp; /* of the node, NULL without */
     struct target target;
     char link[16]; /* forced; "": none */
     bool direct;   /* a carrier handles the target as it is */
@@ -142,12 +143,12 @@ static SEALANE_RESULT check_host(const struct sealane_node *node, const struct s
 {
     const char *link = wish->link && wish->link[0] ? wish->link : tcp;
 
-    if (!wish->listening && (!target->host[0] || strcmp(target->port, "0") == 0))
+    if (!wish->listening && (!target->host[0] || atoi(target->port) == 0))
         return malformed(wish->target, target->host[0] ? "has port 0" : "has no host");
     if (!goes_to_hosts(link) && strcmp(link, local) != 0)
         return SL_FAIL(SEALANE_INVALID_ARGUMENT,
                        "there is no link \"%.40s\": expected local, verbs or tcp", link);
-    if (strcmp(link, local) == 0 && strcmp(target->port, "0") == 0)
+    if (strcmp(link, local) == 0 && atoi(target->port) == 0)
         return malformed(wish->target, "has port 0, which link local cannot replace by a free one");
     if (!link_named(node, link))
         return SL_FAIL(SEALANE_UNIMPLEMENTED, "this build has no link %s to go to \"%.200s\"", link,
@@ -179,7 +180,8 @@ bool sl_route_host(const struct sealane_node *node, const char *target, char *ho
 
     if (link_direct(node, target) || target_parse(target, &parsed) != SEALANE_OK)
         return false;
-    (void)snprintf(host, bytes, "%s", parsed.host);
+    /* A scope ("fe80::1%eth0") is this host's business: no certificate has it. */
+    (void)snprintf(host, bytes, "%.*s", (int)strcspn(parsed.host, "%"), parsed.host);
     return parsed.host[0] != '\0';
 }
 
@@ -257,13 +259,11 @@ static void numeric(const struct addrinfo *info, char address[SL_ADDRESS_BYTES])
 }
 
 /* True when the way may be tried: forced, or, where none is forced, one that the carrier can go here. */
-static bool may_go(const struct sl_route *route, const char *link, const char *address)
+static bool may_go(const struct sl_route *route, const struct sl_link_ops *ops, const char *address)
 {
-    const struct sl_link_ops *ops = link_named(route->node, link);
-
-    if (route->link[0])
-        return strcmp(route->link, link) == 0;
-    return ops && ops->handles(address);
+    if (!ops || (route->link[0] && strcmp(route->link, ops->name) != 0))
+        return false;
+    return route->link[0] || ops->handles(address);
 }
 
 static void twins_add(struct sl_route *route, const struct addrinfo *all)
@@ -279,14 +279,15 @@ static void twins_add(struct sl_route *route, const struct addrinfo *all)
     }
 }
 
-static void addresses_add(struct sl_route *route, const char *link, const struct addrinfo *all)
+static void addresses_add(struct sl_route *route, const struct sl_link_ops *ops,
+                          const struct addrinfo *all)
 {
     char address[SL_ADDRESS_BYTES];
 
     for (const struct addrinfo *at = all; at; at = at->ai_next) {
         numeric(at, address);
-        if (address[0] && may_go(route, link, address))
-            way_add(route, link, address);
+        if (address[0] && may_go(route, ops, address))
+            way_add(route, ops->name, address);
     }
 }
 
@@ -294,8 +295,8 @@ static void ways_to_connect(struct sl_route *route, const struct addrinfo *all)
 {
     if (!goes_to_hosts(route->link))
         twins_add(route, all);
-    addresses_add(route, verbs, all);
-    addresses_add(route, tcp, all);
+    addresses_add(route, route->verbs, all);
+    addresses_add(route, route->tcp, all);
 }
 
 /* Where to listen at an address. Twins and RDMA listeners beside tcp's come when its port is known. */
@@ -453,6 +454,8 @@ static SEALANE_RESULT route_new(struct sealane_node *node, const struct sl_route
     route->post.run = tell;
     (void)snprintf(route->link, sizeof(route->link), "%s", wish->link ? wish->link : "");
     (void)pthread_mutex_init(&route->lock, NULL);
+    route->verbs = link_named(node, verbs);
+    route->tcp = link_named(node, tcp);
     route->direct = direct != NULL;
     if (direct)
         way_add(route, direct->name, wish->target);

@@ -3,6 +3,7 @@
 #include "shard_inside.h"
 #include "trainer.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,7 +185,7 @@ static bool same_plan(const struct shard *shard, const ParameterServer__V1__Plan
 static bool adopt_plan(struct shard *shard, const ParameterServer__V1__Plan *plan)
 {
     if (plan->parameters < shard->options->shards || plan->parameters > SIZE_MAX / 64 ||
-        plan->steps == 0 || plan->batch == 0)
+        plan->steps == 0 || plan->batch == 0 || !isfinite(plan->rate) || !isfinite(plan->momentum))
         return false;
     shard->parameters = plan->parameters;
     shard->sgd = (struct sgd){plan->rate, plan->momentum, plan->steps, plan->batch};
@@ -276,8 +277,16 @@ static bool may_join(struct shard *shard, struct sealane_call *call,
 {
     const float *initial;
 
-    if (!request->plan || (shard->parameters == 0 && !adopt_plan(shard, request->plan)) ||
-        !same_plan(shard, request->plan)) {
+    if (!request->plan || (shard->joined == 0 && shard->phase == PHASE_GATHERING &&
+                           !adopt_plan(shard, request->plan))) {
+        sealane_call_fail(
+            call, SEALANE_INVALID_ARGUMENT,
+            "rank %u has no plan that can be trained: parameters, steps and batch of at least "
+            "one, a finite rate and momentum",
+            request->rank);
+        return false;
+    }
+    if (!same_plan(shard, request->plan)) {
         sealane_call_fail(call, SEALANE_INVALID_ARGUMENT,
                           "rank %u plans another training than the first worker that joined",
                           request->rank);

@@ -4,6 +4,7 @@
 #include "tests/support/certs.h"
 
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,6 +164,46 @@ Test(address, takes_the_name_wanted_from_the_target)
     sealane_channel_free(channel);
     sealane_server_free(server);
     sealane_credentials_free(other);
+}
+
+/* ---- many at once ---- */
+
+enum {
+    MANY = 200
+};
+
+static void count_good(struct sealane_call *call, enum sealane_status status,
+                       const Kitchen__V1__Dish *reply, void *user)
+{
+    (void)call;
+    (void)reply;
+    atomic_fetch_add((atomic_int *)user, status == SEALANE_OK ? 1 : 1000);
+}
+
+/* As after a server's restart: everybody comes back in the same moment, and nobody is turned away. */
+Test(address, takes_in_many_clients_at_once)
+{
+    const struct sealane_channel_options options = {.credentials = client_credentials,
+                                                    .small_rings = true,
+                                                    .link = "tcp",
+                                                    .connect_timeout_ms = 40000};
+    static struct sealane_channel *channels[MANY];
+    Kitchen__V1__Dish request = KITCHEN__V1__DISH__INIT;
+    atomic_int ends = 0;
+
+    open_at("127.0.0.1:0", NULL);
+    for (int i = 0; i < MANY; i++) {
+        cr_assert_eq(sealane_channel_new(client_node, address, &options, &channels[i]), SEALANE_OK);
+        cr_assert_eq(kitchen_v1_kitchen_echo__start(channels[i], &request, NULL, count_good, &ends,
+                                                    NULL),
+                     SEALANE_OK);
+    }
+    for (int i = 0; i < 4000 && atomic_load(&ends) < MANY; i++)
+        (void)usleep(10000);
+    cr_assert_eq(atomic_load(&ends), MANY, "%d ended well, %d did not", atomic_load(&ends) % 1000,
+                 atomic_load(&ends) / 1000);
+    for (int i = 0; i < MANY; i++)
+        sealane_channel_free(channels[i]);
 }
 
 /* ---- who is in the way ---- */

@@ -23,7 +23,8 @@ struct link_world {
     const char *const *malformed; /* addresses of its forms that are wrong; ends with NULL */
     const char *foreign;          /* a good address of another carrier */
     bool fills_up;                /* a peer that does not read makes send say SL_AGAIN */
-    bool both_work; /* both ports take part in connecting, and neither it nor an end is known at once */
+    bool
+        both_work; /* both ports take part in connecting, and neither it nor an end is known at once */
 };
 
 enum {

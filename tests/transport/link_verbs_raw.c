@@ -93,8 +93,8 @@ static void event_note(struct raw *raw, const struct sl_link_event *event)
         raw->link = event->link;
         return;
     }
-    cr_assert_eq(event->link, raw->link, "another link was told of: kind %d, %s",
-                 (int)event->kind, event->kind == SL_LINK_GONE ? event->why : "");
+    cr_assert_eq(event->link, raw->link, "another link was told of: kind %d, %s", (int)event->kind,
+                 event->kind == SL_LINK_GONE ? event->why : "");
     cr_assert_eq(raw->gone[0], '\0', "an event after the end");
     if (event->kind == SL_LINK_ARRIVED)
         raw->arrived++;
