@@ -4,6 +4,7 @@
 #include "tests/e2e/parameter_server_world.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- synchronous ---- */
@@ -49,6 +50,34 @@ static void step_together(uint64_t step, const size_t *members, size_t count)
     step_alone(step, members, count);
     for (size_t i = 0; i < count; i++)
         check_weights(members[i], &w.commits[members[i]]);
+}
+
+/* What a first worker planned that was not let in binds nobody: neither a rate that is no number nor another training. */
+Test(parameter_server_shard, a_join_that_was_refused_binds_nobody)
+{
+    const struct options common = {.mode = "sync", .timeout_s = 30};
+    float rate;
+
+    open_world(&common);
+    rate = w.sgd.rate;
+    connect_worker(1);
+    w.sgd.rate = NAN;
+    join(1);
+    for (size_t i = 0; i < SHARDS; i++) {
+        wait_until(&w.joins[1][i].done);
+        cr_assert_eq(w.joins[1][i].status, SEALANE_INVALID_ARGUMENT);
+    }
+    w.sgd.rate = rate;
+    for (size_t r = 0; r < WORKERS; r++) {
+        if (r != 1)
+            connect_worker(r);
+        join(r);
+        enter(r);
+    }
+    for (size_t r = 0; r < WORKERS; r++)
+        wait_until(&w.enters[r].done);
+    check_members(&w.enters[0], 0, "");
+    close_world();
 }
 
 Test(parameter_server_shard, a_worker_that_dies_between_two_pushes_counts_nowhere)
