@@ -266,6 +266,7 @@ static void lane_ready(struct sl_client_lane *at)
            sl_route_way(channel->route, channel->way - 1));
     attempt_over(channel);
     channel->current = at;
+    channel->failed = (struct sealane_error){.status = SEALANE_OK};
     channel->hold_ms = channel->backoff_ms;
     age_watch(at);
     if (old) {
@@ -278,14 +279,19 @@ static void lane_ready(struct sl_client_lane *at)
     sl_client_line_go(channel);
 }
 
+static void failed_as(struct sealane_channel *channel, const struct sl_client_lane *at)
+{
+    channel->failed.status = at->down_status;
+    (void)snprintf(channel->failed.message, sizeof(channel->failed.message), "%.*s",
+                   (int)sizeof(channel->failed.message) - 1, at->down_why);
+}
+
 /* The way led nowhere: the next one. That nobody listens at a twin is usual; that somebody does who is not the server is not. */
 static void coming_lost(struct sealane_channel *channel, const struct sl_client_lane *at)
 {
     const char *next = sl_route_way(channel->route, channel->way);
 
-    channel->failed.status = at->down_status;
-    (void)snprintf(channel->failed.message, sizeof(channel->failed.message), "%.*s",
-                   (int)sizeof(channel->failed.message) - 1, at->down_why);
+    failed_as(channel, at);
     if (next)
         SL_LOG(at->down_status == SEALANE_UNAVAILABLE ? SL_LOG_DEBUG : SL_LOG_WARN,
                "%s: %s; next is %s", sl_route_way(channel->route, channel->way - 1), at->down_why,
@@ -312,8 +318,10 @@ static void lane_closed(struct sl_client_lane *at, const struct sl_lane_event *e
     (void)snprintf(at->down_why, sizeof(at->down_why), "%.*s", (int)event->count,
                    (const char *)event->bytes);
     lane_unlink(at);
-    if (channel->current == at)
+    if (channel->current == at) {
         channel->current = NULL;
+        failed_as(channel, at);
+    }
     sl_client_lane_lost(at);
     if (channel->coming == at && !channel->ended)
         coming_lost(channel, at);

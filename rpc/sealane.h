@@ -105,7 +105,7 @@ enum sealane_connectivity {
 SEALANE_API enum sealane_connectivity sealane_channel_state(const struct sealane_channel *channel);
 
 /* Has `function` told of the state whenever it has changed, on the node's thread; of states that last less than a turn it hears
- * nothing. `why` is how the last attempt failed, "" when none did; valid during the call. NULL ends it. */
+ * nothing. `why` is how the last attempt failed or the last lane was lost, "" when READY; valid during the call. NULL ends it. */
 typedef void sealane_channel_state_function(void *user, enum sealane_connectivity state,
                                             const char *why);
 SEALANE_API void sealane_channel_on_state(struct sealane_channel *channel,
@@ -166,7 +166,9 @@ SEALANE_API void sealane_call_keep(struct sealane_call *call);
 /* Frees a call that sealane_unary_call handed out or that was kept, and all that lives in it. Any thread. NULL is fine. */
 SEALANE_API void sealane_call_free(struct sealane_call *call);
 
-/* Client: gives the call up; it ends CANCELLED unless it ended before. Any thread. */
+/* Client: gives the call up; it ends CANCELLED unless its end was decided before. Any thread, but only while the call is there: until `done`
+ * has begun to run, or, when done calls sealane_call_keep, until sealane_call_free. Who may cancel late keeps the call in done and frees
+ * it when nobody can cancel any more. */
 SEALANE_API void sealane_call_cancel(struct sealane_call *call);
 
 /* ---- calls, either side ---- */
@@ -253,7 +255,8 @@ SEALANE_API void sealane_server_free(struct sealane_server *server);
 SEALANE_API SEALANE_RESULT sealane_call_reply(struct sealane_call *call,
                                               const ProtobufCMessage *reply);
 
-/* Answers with a status other than OK and a message of UTF-8 text (512 bytes at most, then cut). Any thread, once. */
+/* Answers with a status other than OK and a message of UTF-8 text (512 bytes at most, then cut). OK, or a number that is none of the 17,
+ * becomes UNKNOWN. Any thread, once. */
 SEALANE_API SEALANE_PRINTF(3, 4) void sealane_call_fail(struct sealane_call *call,
                                                         enum sealane_status status,
                                                         const char *format, ...);

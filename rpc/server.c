@@ -173,7 +173,14 @@ void sealane_call_fail(struct sealane_call *call, enum sealane_status status, co
     va_start(args, format);
     (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    answer_say(call, status == SEALANE_OK ? SEALANE_UNKNOWN : status, text);
+    if (status <= SEALANE_OK ||
+        status > SEALANE_UNAUTHENTICATED) { /* no such failure: the peer would not take it */
+        SL_LOG(SL_LOG_ERROR,
+               "a call failed with status %d, which is none of 1 to %d: UNKNOWN is sent",
+               (int)status, SEALANE_UNAUTHENTICATED);
+        status = SEALANE_UNKNOWN;
+    }
+    answer_say(call, status, text);
     answer_anywhere(call);
 }
 

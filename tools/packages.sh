@@ -5,16 +5,17 @@
 #   tools/packages.sh run    to build the library and the examples, and to run the demo
 #   tools/packages.sh test   that, and what the tests need
 #   tools/packages.sh bench  the first, and what tools/bench.sh measures beside Sealane: gRPC C++
+#   tools/packages.sh rig    what tests/rig needs: a kernel's source (140 MB), what builds it, RDMA programs and libraries
 set -euo pipefail
 
 case "${1:-}" in
-run | test | bench) ;;
+run | test | bench | rig) ;;
 -h | --help)
-    sed -n '3,7s/^# \{0,1\}//p' "$0"
+    sed -n '3,8s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 *)
-    sed -n '3,7s/^# \{0,1\}//p' "$0" >&2
+    sed -n '3,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -31,6 +32,10 @@ if [ "$1" = test ]; then
 fi
 if [ "$1" = bench ]; then
     packages+=(g++ libgrpc++-dev protobuf-compiler-grpc)
+fi
+if [ "$1" = rig ]; then
+    packages=(linux-source-6.1 gcc libc6-dev make flex bison bc patch xz-utils iproute2 rdma-core ibverbs-providers ibverbs-utils
+        rdmacm-utils perftest libibverbs-dev librdmacm-dev)
 fi
 
 missing() { # prints those that are not installed

@@ -6,7 +6,7 @@
 #   tools/test.sh FILTER        the tests whose names match FILTER, a regular expression ("transport", "e2e.refusals")
 #   tools/test.sh long MINUTES  everything, 2,000 hostile relays, then MINUTES (30) of fuzzing for each target and of soaking
 #
-# SEALANE_NO_INSTALL=1 leaves packages alone.
+# SEALANE_NO_INSTALL=1 leaves packages alone. Where the packages of "tools/packages.sh rig" are, RDMA is tested in guests too (tests/rig).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 passed=0 failed=0
@@ -43,7 +43,12 @@ check() {
 }
 
 everything() {
+    # The kernel of the guests in which RDMA is tested is built beside the rest, once; without it those tests are skipped.
+    mkdir -p build
+    nice tests/rig/kernel.sh >/dev/null 2>build/rig.log &
+    local rig=$!
     build dev
+    wait "$rig" || echo "== no guests with RDMA devices, what needs them is skipped: $(tail -n 1 build/rig.log)"
     check dev -LE soak
     build race
     check race -LE soak

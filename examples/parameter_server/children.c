@@ -18,6 +18,7 @@ enum {
     ARGUMENTS_MAX = OPTIONS_ARGUMENTS_MAX + 2,
     WORDS_S = 2,    /* after a failure the others may say what they saw … */
     PATIENCE_S = 5, /* … then, asked to end, they have this long */
+    LATE_S = 10,    /* after the last server ended well, workers have this long */
     TICK_MS = 200
 };
 
@@ -182,12 +183,30 @@ static void press(const struct children *children, double *ask_s, double *insist
     }
 }
 
+/* Nothing is left that the others work for. */
+static bool servers_are_over(const struct children *children)
+{
+    for (size_t i = 0; i < children->count; i++)
+        if (!children->all[i].expendable && children->all[i].pid > 0)
+            return false;
+    return true;
+}
+
+static void tell_stragglers(const struct children *children)
+{
+    for (size_t i = 0; i < children->count; i++)
+        if (children->all[i].pid > 0)
+            (void)fprintf(stderr, "%s has not ended with the training: it is ended\n",
+                          children->all[i].name);
+}
+
 int children_wait(struct children *children, children_lost *lost, void *user)
 {
     const struct loss loss = {lost, user};
     const struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};
     double ask_s = 0, insist_s = 0;
-    bool failed = false;
+    double late_s = 0; /* when those that a stopped process keeps waiting for are ended */
+    bool failed = false, late = false;
     int stopped = 0;
     sigset_t set;
 
@@ -200,9 +219,17 @@ int children_wait(struct children *children, children_lost *lost, void *user)
             ask_s = clock_s();
             insist_s = ask_s + PATIENCE_S;
         }
-        if (reap(children, failed || stopped, &loss) && !failed && !stopped) {
+        if (reap(children, failed || stopped || late, &loss) && !failed && !stopped && !late) {
             failed = true;
             ask_s = clock_s() + WORDS_S;
+            insist_s = ask_s + PATIENCE_S;
+        }
+        if (late_s == 0 && servers_are_over(children))
+            late_s = clock_s() + LATE_S;
+        if (late_s > 0 && !late && !failed && !stopped && clock_s() >= late_s) {
+            late = true;
+            tell_stragglers(children);
+            ask_s = clock_s();
             insist_s = ask_s + PATIENCE_S;
         }
         press(children, &ask_s, &insist_s);

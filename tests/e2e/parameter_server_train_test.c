@@ -370,19 +370,27 @@ static pid_t start_short_training(const char *option, const char *another)
     return pid;
 }
 
-/* A worker's own options follow those that it was handed down. */
-static void kill_worker_of_training(const char *link, char rank)
+/* A worker's own options follow those that it was handed down, the last of which is `option` with `value`, unless NULL. */
+struct handed {
+    const char *option, *value;
+};
+static void signal_worker(struct handed last, char rank, int number)
 {
     char path[128], wanted[200];
     int bytes =
         snprintf(wanted, sizeof(wanted), "%s%c", stage_path(&stage, "curve.csv", path), '\0');
 
-    if (link)
-        bytes += snprintf(wanted + bytes, sizeof(wanted) - (size_t)bytes, "--link%c%s%c", '\0',
-                          link, '\0');
+    if (last.option)
+        bytes += snprintf(wanted + bytes, sizeof(wanted) - (size_t)bytes, "%s%c%s%c", last.option,
+                          '\0', last.value, '\0');
     bytes +=
         snprintf(wanted + bytes, sizeof(wanted) - (size_t)bytes, "--rank%c%c%c", '\0', rank, '\0');
-    cr_assert_eq(kill(process_with(wanted, (size_t)bytes), SIGKILL), 0);
+    cr_assert_eq(kill(process_with(wanted, (size_t)bytes), number), 0);
+}
+
+static void kill_worker_of_training(const char *link, char rank)
+{
+    signal_worker((struct handed){link ? "--link" : NULL, link}, rank, SIGKILL);
 }
 
 /* A number that follows `text` in the log. */
@@ -431,6 +439,18 @@ Test(parameter_server, a_worker_that_is_started_again_takes_part_again)
     applied = number_after("train.log", "gradients applied: worker 0 ");
     cr_assert(applied > left + 1 && applied <= 800, "%g gradients, of which %g before it died",
               applied, left);
+    cr_assert_gt(number_after("train.log", "result: test accuracy "), 0.85);
+}
+
+/* It is given up, and when all is done nobody waits for it. */
+Test(parameter_server, a_training_ends_although_a_worker_was_stopped)
+{
+    pid_t pid = start_short_training("--timeout-s", "1");
+
+    signal_worker((struct handed){"--timeout-s", "1"}, '1', SIGSTOP);
+    cr_assert_eq(process_wait(pid, 60), 0, "%s", log_text(&stage, "train.log"));
+    check_said("train.log", "it did not commit its gradient within 1 s");
+    check_said("train.log", "worker 1 has not ended with the training: it is ended");
     cr_assert_gt(number_after("train.log", "result: test accuracy "), 0.85);
 }
 

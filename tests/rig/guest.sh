@@ -12,13 +12,14 @@ mount -t devpts pts /dev/pts
 for folder in /tmp /run /dev/shm; do
     mount -t tmpfs -o mode=1777 tmpfs "$folder"
 done
-control=$(sed 's/.*rig=\([^ ]*\).*/\1/' /proc/cmdline)
+control=$(</proc/cmdline)
+control=${control#* rig=}
+control=${control%% *}
 mkdir /run/rig /tmp/home
 mount -t hostfs -o "$control" rig /run/rig
 
-power_off() { # without init or systemd: reboot(LINUX_REBOOT_CMD_POWER_OFF)
-    sync
-    perl -e 'syscall(169, 0xfee1dead, 672274793, 0x4321fedc)'
+power_off() { # without init or systemd: sync(), reboot(LINUX_REBOOT_CMD_POWER_OFF)
+    perl -e 'syscall(162); syscall(169, 0xfee1dead, 672274793, 0x4321fedc)'
     exit
 }
 fail() {
@@ -40,46 +41,41 @@ share() { # ro or rw, folder
 for path in "${readable[@]}"; do share ro "$path"; done
 for path in "${writable[@]}"; do share rw "$path"; done
 
-device() { # netdev, IPv4, IPv6: an address of each kind and room for the largest RDMA packet
-    ip link set "$1" mtu 9000 up || fail "no network device $1"
-    ip addr add "$2/24" dev "$1" && ip addr add "$3/64" dev "$1" nodad
-}
-rxe() { # RDMA device, netdev
-    rdma link add "$1" type rxe netdev "$2" || fail "no RDMA device $1"
+# ip's and rdma's commands are collected and run by one process each: a process costs 50 ms in here.
+ip_commands=$'link set lo up\n' rdma_commands=""
+device() { # netdev, IPv4, IPv6, RDMA device: an address of each kind and room for the largest RDMA packet
+    ip_commands+="link set $1 mtu 9000 up"$'\n'"addr add $2/24 dev $1"$'\n'"addr add $3/64 dev $1 nodad"$'\n'
+    rdma_commands+="link add $4 type rxe netdev $1"$'\n'
 }
 
 # Two ends of one wire in one guest: packets really travel (over a single device rxe delivers them within the post).
 wire() {
-    ip link add wire0 type veth peer name wire1 || fail "no veth"
-    device wire0 10.77.1.1 fd77:1::1
-    device wire1 10.77.1.2 fd77:1::2
-    local end
-    for end in 0 1; do
-        echo 1 >"/proc/sys/net/ipv4/conf/wire$end/accept_local"
-        echo 0 >"/proc/sys/net/ipv4/conf/wire$end/rp_filter"
-        ip neigh add "10.77.1.$((2 - end))" lladdr "$(cat "/sys/class/net/wire$((1 - end))/address")" dev "wire$end"
-        rxe "rxe$((end + 1))" "wire$end"
-    done
+    ip_commands+=$'link add wire0 address 02:00:00:00:01:01 type veth peer name wire1 address 02:00:00:00:01:02\n'
+    device wire0 10.77.1.1 fd77:1::1 rxe1
+    device wire1 10.77.1.2 fd77:1::2 rxe2
+    ip_commands+=$'neigh add 10.77.1.2 lladdr 02:00:00:00:01:02 dev wire0\nneigh add 10.77.1.1 lladdr 02:00:00:00:01:01 dev wire1\n'
     export SEALANE_RIG_WIRE="10.77.1.1 10.77.1.2"
 }
 
-ip link set lo up
+# For the wire: each end hears its own machine's addresses.
+echo 1 >/proc/sys/net/ipv4/conf/all/accept_local
 echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
-net=dummy0
-if [ "$guests" -eq 2 ]; then
-    net=vec0
-    export SEALANE_RIG_PEER=10.77.0.$((2 - guest)) SEALANE_RIG_PEER6=fd77::$((2 - guest))
-else
-    ip link show dummy0 >/dev/null 2>&1 || ip link add dummy0 type dummy || fail "no dummy device"
-    wire
-fi
+echo 0 >/proc/sys/net/ipv4/conf/default/rp_filter
 export SEALANE_RIG=1 SEALANE_RIG_GUEST=$guest HOME=/tmp/home
 export SEALANE_RIG_SELF=10.77.0.$((1 + guest)) SEALANE_RIG_SELF6=fd77::$((1 + guest))
 export SEALANE_RIG_ADDRESS=$SEALANE_RIG_SELF
 # LeakSanitizer cannot read a thread's registers here; leaks are found by the same tests outside.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-device "$net" "$SEALANE_RIG_SELF" "$SEALANE_RIG_SELF6"
-rxe rxe0 "$net"
+if [ "$guests" -eq 2 ]; then
+    device vec0 "$SEALANE_RIG_SELF" "$SEALANE_RIG_SELF6" rxe0
+    export SEALANE_RIG_PEER=10.77.0.$((2 - guest)) SEALANE_RIG_PEER6=fd77::$((2 - guest))
+else
+    [ -e /sys/class/net/dummy0 ] || ip_commands+=$'link add dummy0 type dummy\n'
+    device dummy0 "$SEALANE_RIG_SELF" "$SEALANE_RIG_SELF6" rxe0
+    wire
+fi
+ip -batch - <<<"$ip_commands" || fail "no network"
+rdma -b - <<<"$rdma_commands" || fail "no RDMA devices"
 
 # perftest does not start without a clock rate in here.
 { cat /proc/cpuinfo && echo "cpu MHz		: $mhz"; } >/run/cpuinfo
@@ -89,7 +85,7 @@ cd "$folder" || fail "no folder $folder"
 
 # The consoles lead to the caller's streams. The command sees pipes, as it mostly does elsewhere.
 stty -F /dev/tty1 raw -echo
-stty -F /dev/tty2 raw -echo
+[ -n "$one_stream" ] || stty -F /dev/tty2 raw -echo
 mkfifo /run/out /run/err
 cat /run/out >/dev/tty1 &
 readers=$!
@@ -109,6 +105,6 @@ for _ in {1..50}; do
     sleep 0.01
 done
 stty -F /dev/tty1 raw -echo # returns when all is written
-stty -F /dev/tty2 raw -echo
+[ -n "$one_stream" ] || stty -F /dev/tty2 raw -echo
 echo "$status" >/run/rig/status
 power_off

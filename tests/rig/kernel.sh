@@ -3,7 +3,7 @@
 # The guest kernel of the rig: User Mode Linux with soft RDMA devices, built from Debian's linux-source-6.1 as kernel.config and
 # kernel.patch say, and kept in a cache. Prints the kernel's path.
 #
-#   tests/rig/kernel.sh         builds it when the cache has none (two to six minutes on two cores, 1.6 GB of scratch)
+#   tests/rig/kernel.sh         builds it when the cache has none (three minutes on two idle cores, 1.1 GB of scratch)
 #   tests/rig/kernel.sh --find  only looks
 #
 # The cache is $SEALANE_RIG_CACHE, by default ~/.cache/sealane/rig. Exit status: 77 when there is no kernel and none can be built here,
@@ -12,7 +12,7 @@ set -euo pipefail
 rig=$(cd "$(dirname "$0")" && pwd)
 cache=${SEALANE_RIG_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/sealane/rig}
 source=/usr/src/linux-source-6.1.tar.xz
-scratch_kib=1600000
+scratch_kib=1300000
 
 cannot() {
     echo "rig: no guest kernel: $*" >&2

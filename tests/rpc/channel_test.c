@@ -227,8 +227,10 @@ Test(channel, tells_its_state_when_it_changes)
     fake_settle(world.node);
     lane = world_lane(&world);
     fake_settle(world.node);
+    cr_assert_str_eq(heard.why, "");
     fake_closed(lane, SEALANE_UNAVAILABLE, "lost");
     fake_settle(world.node);
+    cr_assert_str_eq(heard.why, "lost");
     cr_assert_eq(heard.count, 6, "%u states were told", heard.count);
     for (unsigned i = 0; i < 6; i++)
         cr_assert_eq(heard.states[i], expected[i], "state %u is %d", i, (int)heard.states[i]);

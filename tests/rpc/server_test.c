@@ -169,6 +169,18 @@ Test(server, ok_is_no_failure_and_becomes_unknown)
     expect_status(1, SEALANE_UNKNOWN, "what now");
 }
 
+/* 17 is one more than the last; the peer would take such a STATUS for a broken lane. */
+Test(server, a_status_that_is_none_becomes_unknown)
+{
+    static const int none[] = {17, 99, -1};
+
+    for (unsigned i = 0; i < 3; i++) {
+        cr_assert_eq(give(i + 1, &request), SEALANE_OK);
+        sealane_call_fail(held[i], (enum sealane_status)none[i], "odd");
+        expect_status(i + 1, SEALANE_UNKNOWN, "odd");
+    }
+}
+
 Test(server, answers_unimplemented_for_paths_that_it_does_not_have)
 {
     static const char *const paths[] = {"/cases.v1.Cases/Nothing", "/cases.v1.Case/Echo",
