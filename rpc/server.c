@@ -453,16 +453,6 @@ static void services_free(struct sealane_server *server)
     }
 }
 
-static void listeners_end(struct sl_listener *at)
-{
-    while (at) {
-        struct sl_listener *next = sl_listener_next(at);
-
-        sl_node_unlisten(at); /* tells CLOSED of every lane */
-        at = next;
-    }
-}
-
 static void server_end(struct sl_child *child)
 {
     struct sealane_server *server =
@@ -471,7 +461,7 @@ static void server_end(struct sl_child *child)
     while (server->listening) {
         struct listening *next = server->listening->next;
 
-        listeners_end(server->listening->listeners);
+        sl_route_unlisten(server->listening->listeners); /* tells CLOSED of every lane */
         free(server->listening);
         server->listening = next;
     }

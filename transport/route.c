@@ -532,7 +532,7 @@ void sl_route_free(struct sl_route *route)
 
 /* ---- listening ---- */
 
-static void chain_end(struct sl_listener *first)
+void sl_route_unlisten(struct sl_listener *first)
 {
     while (first) {
         struct sl_listener *next = sl_listener_next(first);
@@ -631,6 +631,6 @@ SEALANE_RESULT sl_route_listen(struct sl_route *route, const struct sl_lane_opti
         *listeners_p = chain.first;
         return SEALANE_OK;
     }
-    chain_end(chain.first);
+    sl_route_unlisten(chain.first);
     return status;
 }

@@ -54,6 +54,9 @@ SEALANE_RESULT sl_route_connect(struct sl_route *route, size_t way,
 SEALANE_RESULT sl_route_listen(struct sl_route *route, const struct sl_lane_options *options,
                                struct sl_listener **listeners_p);
 
+/* Ends all listeners of a chain, and their lanes with CLOSED, as sl_node_unlisten. */
+void sl_route_unlisten(struct sl_listener *listeners);
+
 /* Node's thread. Ends a lookup under way. NULL is fine. */
 void sl_route_free(struct sl_route *route);
 

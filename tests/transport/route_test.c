@@ -315,16 +315,6 @@ static enum sealane_status listen_to(const char *target, const struct sl_lane_op
     return status;
 }
 
-static void chain_end(struct sl_listener *at)
-{
-    while (at) {
-        struct sl_listener *next = sl_listener_next(at);
-
-        sl_node_unlisten(at);
-        at = next;
-    }
-}
-
 Test(route, listens_at_a_free_port_and_its_twin)
 {
     struct sl_lane_options options = options_make();
@@ -341,7 +331,7 @@ Test(route, listens_at_a_free_port_and_its_twin)
                    sl_listener_address(first));
     cr_assert_str_eq(sl_listener_address(twin), expected);
     cr_assert_null(sl_listener_next(twin));
-    chain_end(first);
+    sl_route_unlisten(first);
     sealane_credentials_free(options.credentials);
 }
 
@@ -359,7 +349,7 @@ Test(route, listens_at_one_port_of_all_addresses_of_a_name)
                  sealane_last_error()->message);
     for (const struct sl_listener *at = first; at; at = sl_listener_next(at))
         cr_assert_str_eq(port_of(at), port_of(first));
-    chain_end(first);
+    sl_route_unlisten(first);
     sealane_credentials_free(options.credentials);
 }
 
@@ -372,7 +362,7 @@ Test(route, listens_at_all_addresses)
                  sealane_last_error()->message);
     cr_assert_eq(strncmp(sl_listener_address(first), has_ipv6() ? "[::]:" : "0.0.0.0:", 5), 0, "%s",
                  sl_listener_address(first));
-    chain_end(first);
+    sl_route_unlisten(first);
     sealane_credentials_free(options.credentials);
 }
 
@@ -385,11 +375,11 @@ Test(route, listens_at_all_or_nothing)
     cr_assert_eq(listen_to("127.0.0.1:0", &options, &first), SEALANE_OK);
     (void)snprintf(target, sizeof(target), "localhost%s", port_of(first));
     cr_assert_eq(listen_to(target, &options, &second), SEALANE_ALREADY_EXISTS);
-    chain_end(first);
+    sl_route_unlisten(first);
     cr_assert_eq(listen_to(target, &options, &second), SEALANE_OK,
                  "something of the attempt that failed still listens: %s",
                  sealane_last_error()->message);
-    chain_end(second);
+    sl_route_unlisten(second);
     cr_assert_eq(listen_to("203.0.113.1:0", &options, &second), SEALANE_NOT_FOUND,
                  "an address that is not this host's");
     sealane_credentials_free(options.credentials);
