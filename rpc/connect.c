@@ -57,17 +57,22 @@ static void state_changed(struct sealane_channel *channel)
 
 /* ---- pauses ---- */
 
+/* From 0 to almost 1, in 65536ths: who began together shall not go on together. Nobody has to be unable to guess it. */
+static uint64_t chance(const struct sealane_channel *channel, const void *whose)
+{
+    return sl_spread(sl_node_now(channel->node) ^ (uintptr_t)whose, 0x9e3779b97f4a7c15, 16);
+}
+
 /* gRPC's connection backoff: each pause is 1.6 times the one before, give or take a fifth, so that the clients of a server that
  * comes back do not come all at once. */
 static uint64_t pause_ns(struct sealane_channel *channel)
 {
-    uint64_t base = (uint64_t)channel->hold_ms * ms_ns, now = sl_node_now(channel->node);
+    uint64_t base = (uint64_t)channel->hold_ms * ms_ns;
     uint64_t next = (uint64_t)channel->hold_ms * 8 / 5;
     uint64_t fifth = base / 5;
 
     channel->hold_ms = next < channel->backoff_max_ms ? (uint32_t)next : channel->backoff_max_ms;
-    return base - fifth +
-           sl_spread(now ^ (uintptr_t)channel, 0x9e3779b97f4a7c15, 16) * fifth / 32768;
+    return base - fifth + chance(channel, channel) * fifth / 32768;
 }
 
 /* Those who wait for a lane get none from this attempt. */
@@ -142,10 +147,8 @@ static void watch(struct sl_client_lane *at, void (*fire)(struct sl_timer *timer
 static void age_watch(struct sl_client_lane *at)
 {
     uint64_t age = at->channel->max_lane_age_ms * ms_ns;
-    uint64_t some =
-        sl_spread(sl_node_now(at->channel->node) ^ (uintptr_t)at, 0x9e3779b97f4a7c15, 16);
 
-    watch(at, too_old, age - age / 10 * some / 65536);
+    watch(at, too_old, age - age / 10 * chance(at->channel, at) / 65536);
 }
 
 void sl_channel_call_over(struct sl_client_lane *at)

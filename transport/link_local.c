@@ -22,37 +22,6 @@ enum {
     READY_MAX = 32
 };
 
-static enum sealane_status status_of(int error)
-{
-    switch (error) {
-    case EADDRINUSE:
-    case EEXIST:
-        return SEALANE_ALREADY_EXISTS;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return SEALANE_PERMISSION_DENIED;
-    case ENOENT:
-    case ENOTDIR:
-        return SEALANE_NOT_FOUND;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-    case ENOBUFS:
-    case ENOSPC:
-        return SEALANE_RESOURCE_EXHAUSTED;
-    default:
-        return SEALANE_UNAVAILABLE;
-    }
-}
-
-SEALANE_RESULT sl_local_failed(const char *what, const char *on)
-{
-    int error = errno;
-
-    return SL_FAIL_CAUSE(status_of(error), error, "%s \"%s\": %s", what, on, strerror(error));
-}
-
 /* ---- ports ---- */
 
 static SEALANE_RESULT local_open(struct sl_port **port_p)
@@ -64,7 +33,7 @@ static SEALANE_RESULT local_open(struct sl_port **port_p)
     port->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (port->epoll < 0) {
         free(port);
-        return sl_local_failed("cannot make an epoll for", "link_local");
+        return sl_system_failed("cannot make an epoll for", "link_local");
     }
     port->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     *port_p = port;
@@ -89,7 +58,7 @@ SEALANE_RESULT sl_local_watch(struct sl_port *port, int fd, void *what)
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
 
     if (epoll_ctl(port->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
-        return sl_local_failed("cannot watch a socket of", "link_local");
+        return sl_system_failed("cannot watch a socket of", "link_local");
     return SEALANE_OK;
 }
 

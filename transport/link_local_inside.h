@@ -10,6 +10,7 @@
 #ifndef SL_LINK_LOCAL_INSIDE_H
 #define SL_LINK_LOCAL_INSIDE_H
 
+#include "transport/carrier.h"
 #include "transport/link.h"
 
 #include <stdatomic.h>
@@ -97,9 +98,6 @@ SEALANE_RESULT sl_local_watch(struct sl_port *port, int fd, void *what);
 
 /* Also waits for room to send, or no longer. */
 void sl_local_watch_room(struct sl_local *local, bool wanted);
-
-/* SL_FAIL with errno: "cannot listen at "unix:/x": Permission denied". */
-SEALANE_RESULT sl_local_failed(const char *what, const char *on);
 
 /* ---- link_local_listen.c ---- */
 

@@ -193,7 +193,7 @@ static SEALANE_RESULT listen_failed(const char *address)
             SEALANE_ALREADY_EXISTS, errno,
             "cannot listen at \"%s\": another server listens there, or a file that is no socket is in the way",
             address);
-    return sl_local_failed("cannot listen at", address);
+    return sl_system_failed("cannot listen at", address);
 }
 
 static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_local_listener *listener,
@@ -205,7 +205,7 @@ static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_local_liste
     SL_TRY(address_parse(address, &at, &bytes));
     listener->fd = socket_make();
     if (listener->fd < 0)
-        return sl_local_failed("no socket for", address);
+        return sl_system_failed("no socket for", address);
     if (at.sun_path[0] ? !listen_at_path(listener, &at) : !listen_at(listener->fd, &at, bytes))
         return listen_failed(address);
     return sl_local_watch(port, listener->fd, NULL);
@@ -255,21 +255,13 @@ static void peer_log(int fd, const char *how)
         SL_LOG(SL_LOG_DEBUG, "%s process %d of user %u", how, (int)peer.pid, (unsigned)peer.uid);
 }
 
-/* Out of descriptors: a peer left in the backlog would keep the port awake for nothing, so it is turned away. False: none was. */
-static bool peer_refuse(struct sl_port *port, struct sl_local_listener *listener)
+/* False: nobody was there. */
+static bool peer_refuse(struct sl_port *port, const struct sl_local_listener *listener)
 {
-    int fd = -1;
-
-    if (port->spare_fd >= 0) {
-        (void)close(port->spare_fd);
-        fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-        SL_LOG(SL_LOG_WARN, "turned away a local peer: out of file descriptors");
-    }
-    port->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return fd >= 0;
+    if (!sl_peer_turn_away(listener->fd, &port->spare_fd))
+        return false;
+    SL_LOG(SL_LOG_WARN, "turned away a local peer: out of file descriptors");
+    return true;
 }
 
 static void peer_take(struct sl_port *port, int fd)
@@ -323,7 +315,7 @@ SEALANE_RESULT sl_local_connect(struct sl_port *port, const char *address, struc
     SL_TRY(address_parse(address, &at, &bytes));
     fd = socket_make();
     if (fd < 0)
-        return sl_local_failed("no socket for", address);
+        return sl_system_failed("no socket for", address);
     error = connect(fd, (const struct sockaddr *)&at, bytes) == 0 ? 0 : errno;
     SL_TRY(sl_local_new(port, fd, &local));
     local->takes_fds = true;

@@ -85,10 +85,10 @@ static SEALANE_RESULT page_make(int *fd_p)
     int fd = memfd_create("sealane-arrivals", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0)
-        return sl_local_failed("no arrival page for", "link_local");
+        return sl_system_failed("no arrival page for", "link_local");
     if (ftruncate(fd, (off_t)whole_pages(sizeof(struct sl_local_page))) != 0 ||
         fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
-        enum sealane_status status = sl_local_failed("no arrival page for", "link_local");
+        enum sealane_status status = sl_system_failed("no arrival page for", "link_local");
 
         (void)close(fd);
         return status;
@@ -108,7 +108,7 @@ static SEALANE_RESULT page_grant(struct sl_local *local)
     SL_TRY(page_make(&fd));
     page = map(fd, sizeof(*page));
     if (!page)
-        status = sl_local_failed("cannot map an arrival page for", "link_local");
+        status = sl_system_failed("cannot map an arrival page for", "link_local");
     else
         status = sl_local_pass(local, 'P', 0, fd);
     (void)close(fd);
@@ -150,7 +150,7 @@ static SEALANE_RESULT page_attach(struct sl_local *local)
                        "the peer's page's"));
     local->theirs = map(local->page_fd, sizeof(*local->theirs));
     if (!local->theirs)
-        return sl_local_failed("cannot map the peer's arrival page over", "link_local");
+        return sl_system_failed("cannot map the peer's arrival page over", "link_local");
     (void)close(local->page_fd);
     local->page_fd = -1;
     local->room_until = SL_LOCAL_ENTRIES;
@@ -177,7 +177,7 @@ SEALANE_RESULT sl_local_attach(struct sl_link *link, enum sl_ring_id id,
     SL_TRY(page_attach(local));
     base = map(ring->fd, bytes);
     if (!base)
-        return sl_local_failed("cannot map the peer's ring over", "link_local");
+        return sl_system_failed("cannot map the peer's ring over", "link_local");
     (void)close(ring->fd);
     *ring = (struct sl_local_ring){
         .fd = -1, .base = base, .bytes = bytes, .stride = stride, .slots = bytes / stride};

@@ -26,71 +26,16 @@ enum {
     DRAIN_MAX = 64     /* reads of what a dropped link leaves unread */
 };
 
-static enum sealane_status status_of(int error)
-{
-    switch (error) {
-    case EADDRINUSE:
-        return SEALANE_ALREADY_EXISTS;
-    case EACCES:
-    case EPERM:
-        return SEALANE_PERMISSION_DENIED;
-    case EADDRNOTAVAIL:
-        return SEALANE_NOT_FOUND;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-    case ENOBUFS:
-    case ENOSPC:
-        return SEALANE_RESOURCE_EXHAUSTED;
-    default:
-        return SEALANE_UNAVAILABLE;
-    }
-}
-
-SEALANE_RESULT sl_tcp_failed(const char *what, const char *on)
-{
-    int error = errno;
-
-    return SL_FAIL_CAUSE(status_of(error), error, "%s \"%s\": %s", what, on, strerror(error));
-}
-
 /* ---- lists ---- */
 
 void sl_tcp_list(struct sl_tcp *tcp, enum sl_tcp_list list)
 {
-    struct sl_port *port = tcp->port;
-    struct sl_tcp *last = port->lists[list].last;
-
-    if (tcp->at[list].in)
-        return;
-    tcp->at[list].in = true;
-    tcp->at[list].prev = last;
-    tcp->at[list].next = NULL;
-    if (last)
-        last->at[list].next = tcp;
-    else
-        port->lists[list].first = tcp;
-    port->lists[list].last = tcp;
-    port->lists[list].count++;
+    sl_list_add(&tcp->port->lists[list], &tcp->at[list], tcp);
 }
 
 void sl_tcp_unlist(struct sl_tcp *tcp, enum sl_tcp_list list)
 {
-    struct sl_port *port = tcp->port;
-    struct sl_tcp *prev = tcp->at[list].prev, *next = tcp->at[list].next;
-
-    if (!tcp->at[list].in)
-        return;
-    tcp->at[list].in = false;
-    if (prev)
-        prev->at[list].next = next;
-    else
-        port->lists[list].first = next;
-    if (next)
-        next->at[list].prev = prev;
-    else
-        port->lists[list].last = prev;
-    port->lists[list].count--;
+    sl_list_remove(&tcp->port->lists[list], &tcp->at[list]);
 }
 
 /* ---- ports ---- */
@@ -104,7 +49,7 @@ static SEALANE_RESULT tcp_open(struct sl_port **port_p)
     port->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (port->epoll < 0) {
         free(port);
-        return sl_tcp_failed("cannot make an epoll for", "link_tcp");
+        return sl_system_failed("cannot make an epoll for", "link_tcp");
     }
     port->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     *port_p = port;
@@ -115,8 +60,8 @@ static void tcp_drop(struct sl_link *link);
 
 static void tcp_close(struct sl_port *port)
 {
-    for (struct sl_tcp *tcp = port->lists[SL_TCP_ALL].first, *next; tcp; tcp = next) {
-        next = tcp->at[SL_TCP_ALL].next;
+    for (struct sl_tcp *tcp = sl_list_first(&port->lists[SL_TCP_ALL]), *next; tcp; tcp = next) {
+        next = sl_list_after(&tcp->at[SL_TCP_ALL]);
         tcp_drop(&tcp->link);
     }
     sl_tcp_unlisten(port);
@@ -143,7 +88,7 @@ SEALANE_RESULT sl_tcp_new(struct sl_port *port, int fd, const struct sockaddr *p
     tcp->fd = fd;
     sl_address_write(peer, tcp->peer);
     if (epoll_ctl(port->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
-        enum sealane_status status = sl_tcp_failed("cannot watch the socket of", tcp->peer);
+        enum sealane_status status = sl_system_failed("cannot watch the socket of", tcp->peer);
 
         (void)close(fd);
         free(tcp);
@@ -311,8 +256,8 @@ static void sockets_look(struct sl_port *port)
 
 static void unsent_flush(struct sl_port *port)
 {
-    while (port->lists[SL_TCP_UNSENT].first)
-        sl_tcp_flush(port->lists[SL_TCP_UNSENT].first);
+    while (sl_list_first(&port->lists[SL_TCP_UNSENT]))
+        sl_tcp_flush(sl_list_first(&port->lists[SL_TCP_UNSENT]));
 }
 
 /* Something is there without asking the kernel. */
@@ -351,7 +296,7 @@ static int links_turn(struct sl_port *port, struct sl_link_event *events, int ma
     int count = 0;
 
     for (size_t n = port->lists[SL_TCP_READY].count; n > 0 && count < max; n--) {
-        struct sl_tcp *tcp = port->lists[SL_TCP_READY].first;
+        struct sl_tcp *tcp = sl_list_first(&port->lists[SL_TCP_READY]);
 
         sl_tcp_unlist(tcp, SL_TCP_READY);
         count += link_turn(tcp, events + count, max - count);
@@ -384,8 +329,8 @@ static int tcp_arm(struct sl_port *port)
     unsent_flush(port);
     sockets_look(port);
     unsent_flush(port);
-    for (const struct sl_tcp *tcp = port->lists[SL_TCP_READY].first; tcp;
-         tcp = tcp->at[SL_TCP_READY].next) {
+    for (const struct sl_tcp *tcp = sl_list_first(&port->lists[SL_TCP_READY]); tcp;
+         tcp = sl_list_after(&tcp->at[SL_TCP_READY])) {
         if (has_news(tcp))
             return -1;
     }

@@ -102,11 +102,11 @@ static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_tcp_listene
     SL_TRY(sl_address_parse(address, &at, &bytes));
     listener->fd = socket_make(at.ss_family);
     if (listener->fd < 0)
-        return sl_tcp_failed("no socket for", address);
+        return sl_system_failed("no socket for", address);
     if (!listen_at(listener->fd, &at, bytes))
-        return sl_tcp_failed("cannot listen at", address);
+        return sl_system_failed("cannot listen at", address);
     if (epoll_ctl(port->epoll, EPOLL_CTL_ADD, listener->fd, &event) != 0)
-        return sl_tcp_failed("cannot watch", address);
+        return sl_system_failed("cannot watch", address);
     return SEALANE_OK;
 }
 
@@ -117,7 +117,7 @@ static SEALANE_RESULT bound_tell(const struct sl_tcp_listener *listener, const c
     socklen_t bytes = sizeof(at);
 
     if (getsockname(listener->fd, (struct sockaddr *)&at, &bytes) != 0)
-        return sl_tcp_failed("cannot tell the port of", address);
+        return sl_system_failed("cannot tell the port of", address);
     sl_address_write((const struct sockaddr *)&at, bound);
     return SEALANE_OK;
 }
@@ -156,21 +156,13 @@ void sl_tcp_unlisten(struct sl_port *port)
 
 /* ---- accepting ---- */
 
-/* Out of descriptors: a peer left in the backlog would keep the port awake for nothing, so it is turned away. False: none was. */
-static bool peer_refuse(struct sl_port *port, struct sl_tcp_listener *listener)
+/* False: nobody was there. */
+static bool peer_refuse(struct sl_port *port, const struct sl_tcp_listener *listener)
 {
-    int fd = -1;
-
-    if (port->spare_fd >= 0) {
-        (void)close(port->spare_fd);
-        fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-        SL_LOG(SL_LOG_WARN, "turned away a peer: out of file descriptors");
-    }
-    port->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return fd >= 0;
+    if (!sl_peer_turn_away(listener->fd, &port->spare_fd))
+        return false;
+    SL_LOG(SL_LOG_WARN, "turned away a peer: out of file descriptors");
+    return true;
 }
 
 static void peer_take(struct sl_port *port, int fd, const struct sockaddr *peer)
@@ -233,7 +225,7 @@ SEALANE_RESULT sl_tcp_connect(struct sl_port *port, const char *address, struct 
     SL_TRY(sl_address_parse(address, &at, &bytes));
     fd = socket_make(at.ss_family);
     if (fd < 0)
-        return sl_tcp_failed("no socket for", address);
+        return sl_system_failed("no socket for", address);
     socket_tune(fd);
     path_tune(fd, (const struct sockaddr *)&at);
     error = connect(fd, (const struct sockaddr *)&at, bytes) == 0 ? 0 : errno;

@@ -10,6 +10,7 @@
 #define SL_LINK_TCP_INSIDE_H
 
 #include "transport/address.h"
+#include "transport/carrier.h"
 
 enum {
     SL_TCP_MAGIC = 0xe1, /* begins neither a text protocol nor TLS */
@@ -76,10 +77,7 @@ struct sl_tcp {
     struct sl_link link; /* first */
     struct sl_port *port;
     int fd;
-    struct {
-        struct sl_tcp *prev, *next;
-        bool in;
-    } at[SL_TCP_LISTS];
+    struct sl_knot at[SL_TCP_LISTS];
     bool connecting;
     bool blocked;                                      /* the kernel took less than was offered */
     bool watches_room;                                 /* the epoll tells of room to send */
@@ -102,10 +100,7 @@ struct sl_tcp_listener;
 struct sl_port {
     int epoll;
     int spare_fd; /* given up for a moment to refuse a peer when descriptors run out */
-    struct {
-        struct sl_tcp *first, *last;
-        size_t count;
-    } lists[SL_TCP_LISTS];
+    struct sl_list lists[SL_TCP_LISTS];
     struct sl_tcp_listener *listeners;
     unsigned effort;  /* polls and reads since the last look at all sockets */
     unsigned crowded; /* polls for which no link is read from unless the epoll says so */
@@ -137,9 +132,6 @@ void sl_tcp_silence(struct sl_tcp *tcp, int error);
 
 /* Has the epoll tell of what the link waits for. */
 void sl_tcp_watch(struct sl_tcp *tcp);
-
-/* SL_FAIL with errno: "cannot listen at "1.2.3.4:5": Permission denied". */
-SEALANE_RESULT sl_tcp_failed(const char *what, const char *on);
 
 /* ---- link_tcp_connect.c ---- */
 

@@ -28,35 +28,6 @@ enum {
     CLOSE_US = 5000      /* what a port that is closed gives its last words */
 };
 
-static enum sealane_status status_of(int error)
-{
-    switch (error) {
-    case EADDRINUSE:
-        return SEALANE_ALREADY_EXISTS;
-    case EACCES:
-    case EPERM:
-        return SEALANE_PERMISSION_DENIED;
-    case EADDRNOTAVAIL:
-    case ENODEV:
-        return SEALANE_NOT_FOUND;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-    case ENOBUFS:
-    case ENOSPC:
-        return SEALANE_RESOURCE_EXHAUSTED;
-    default:
-        return SEALANE_UNAVAILABLE;
-    }
-}
-
-SEALANE_RESULT sl_verbs_failed(const char *what, const char *on)
-{
-    int error = errno;
-
-    return SL_FAIL_CAUSE(status_of(error), error, "%s \"%s\": %s", what, on, strerror(error));
-}
-
 static int64_t now_us(void)
 {
     struct timespec now;
@@ -69,39 +40,12 @@ static int64_t now_us(void)
 
 void sl_verbs_list(struct sl_verbs *verbs, enum sl_verbs_list list)
 {
-    struct sl_port *port = verbs->port;
-    struct sl_verbs *last = port->lists[list].last;
-
-    if (verbs->at[list].in)
-        return;
-    verbs->at[list].in = true;
-    verbs->at[list].prev = last;
-    verbs->at[list].next = NULL;
-    if (last)
-        last->at[list].next = verbs;
-    else
-        port->lists[list].first = verbs;
-    port->lists[list].last = verbs;
-    port->lists[list].count++;
+    sl_list_add(&verbs->port->lists[list], &verbs->at[list], verbs);
 }
 
 void sl_verbs_unlist(struct sl_verbs *verbs, enum sl_verbs_list list)
 {
-    struct sl_port *port = verbs->port;
-    struct sl_verbs *prev = verbs->at[list].prev, *next = verbs->at[list].next;
-
-    if (!verbs->at[list].in)
-        return;
-    verbs->at[list].in = false;
-    if (prev)
-        prev->at[list].next = next;
-    else
-        port->lists[list].first = next;
-    if (next)
-        next->at[list].prev = prev;
-    else
-        port->lists[list].last = prev;
-    port->lists[list].count--;
+    sl_list_remove(&verbs->port->lists[list], &verbs->at[list]);
 }
 
 /* ---- links ---- */
@@ -202,7 +146,7 @@ static void verbs_drop(struct sl_link *link)
     sl_verbs_list(verbs, SL_VERBS_LINGER);
     sl_verbs_pair_close_rings(verbs);
     if (port->lists[SL_VERBS_LINGER].count > LINGER_LINKS)
-        sl_verbs_free(port->lists[SL_VERBS_LINGER].first);
+        sl_verbs_free(sl_list_first(&port->lists[SL_VERBS_LINGER]));
 }
 
 /* ---- ports ---- */
@@ -216,7 +160,7 @@ static SEALANE_RESULT verbs_open(struct sl_port **port_p)
     port->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (port->epoll < 0) {
         free(port);
-        return sl_verbs_failed("cannot make an epoll for", "link_verbs");
+        return sl_system_failed("cannot make an epoll for", "link_verbs");
     }
     port->retry = -1;
     *port_p = port;
@@ -231,10 +175,11 @@ static void completions_judge(struct sl_port *port, int budget)
 
 static void lingerers_end(struct sl_port *port)
 {
-    int64_t now = port->lists[SL_VERBS_LINGER].first ? now_us() : 0;
+    int64_t now = sl_list_first(&port->lists[SL_VERBS_LINGER]) ? now_us() : 0;
 
-    for (struct sl_verbs *verbs = port->lists[SL_VERBS_LINGER].first, *next; verbs; verbs = next) {
-        next = verbs->at[SL_VERBS_LINGER].next;
+    for (struct sl_verbs *verbs = sl_list_first(&port->lists[SL_VERBS_LINGER]), *next; verbs;
+         verbs = next) {
+        next = sl_list_after(&verbs->at[SL_VERBS_LINGER]);
         if (verbs->finished || verbs->linger_us <= now)
             sl_verbs_free(verbs);
     }
@@ -249,7 +194,7 @@ static void lingerers_await(struct sl_port *port)
     for (;;) {
         completions_judge(port, COMPLETIONS_PER_POLL);
         lingerers_end(port);
-        if (!port->lists[SL_VERBS_LINGER].first || now_us() >= until)
+        if (!sl_list_first(&port->lists[SL_VERBS_LINGER]) || now_us() >= until)
             return;
         (void)nanosleep(&moment, NULL);
     }
@@ -257,14 +202,15 @@ static void lingerers_await(struct sl_port *port)
 
 static void verbs_close(struct sl_port *port)
 {
-    for (struct sl_verbs *verbs = port->lists[SL_VERBS_ALL].first, *next; verbs; verbs = next) {
-        next = verbs->at[SL_VERBS_ALL].next;
+    for (struct sl_verbs *verbs = sl_list_first(&port->lists[SL_VERBS_ALL]), *next; verbs;
+         verbs = next) {
+        next = sl_list_after(&verbs->at[SL_VERBS_ALL]);
         verbs_drop(&verbs->link);
     }
     sl_verbs_unlisten(port);
     lingerers_await(port);
-    while (port->lists[SL_VERBS_LINGER].first)
-        sl_verbs_free(port->lists[SL_VERBS_LINGER].first);
+    while (sl_list_first(&port->lists[SL_VERBS_LINGER]))
+        sl_verbs_free(sl_list_first(&port->lists[SL_VERBS_LINGER]));
     while (port->devices)
         device_forget(port, port->devices);
     if (port->retry >= 0)
@@ -359,8 +305,8 @@ static void epoll_look(struct sl_port *port)
 
 static void unsent_flush(struct sl_port *port)
 {
-    while (port->lists[SL_VERBS_UNSENT].first)
-        sl_verbs_flush(port->lists[SL_VERBS_UNSENT].first);
+    while (sl_list_first(&port->lists[SL_VERBS_UNSENT]))
+        sl_verbs_flush(sl_list_first(&port->lists[SL_VERBS_UNSENT]));
 }
 
 /* Each link has one turn at most. Whoever hears ACCEPTED may drop the link at once, so an outcome is all that its link tells in a
@@ -370,7 +316,7 @@ static int links_turn(struct sl_port *port, struct sl_link_event *events, int ma
     int count = 0;
 
     for (size_t n = port->lists[SL_VERBS_READY].count; n > 0 && count < max; n--) {
-        struct sl_verbs *verbs = port->lists[SL_VERBS_READY].first;
+        struct sl_verbs *verbs = sl_list_first(&port->lists[SL_VERBS_READY]);
 
         sl_verbs_unlist(verbs, SL_VERBS_READY);
         if (verbs->at[SL_VERBS_HALF].in) { /* over before anybody was told of it */
@@ -387,8 +333,8 @@ static int links_turn(struct sl_port *port, struct sl_link_event *events, int ma
 
 static bool look_is_due(struct sl_port *port)
 {
-    bool waits =
-        port->waiting > 0 || port->lists[SL_VERBS_HALF].first || port->lists[SL_VERBS_LINGER].first;
+    bool waits = port->waiting > 0 || sl_list_first(&port->lists[SL_VERBS_HALF]) ||
+                 sl_list_first(&port->lists[SL_VERBS_LINGER]);
 
     return port->look || ++port->effort >= (waits ? LOOK_EVERY_WAITING : LOOK_EVERY);
 }
@@ -398,8 +344,8 @@ static int verbs_poll(struct sl_port *port, struct sl_link_event *events, int ma
     unsent_flush(port);
     if (max == 0)
         return 0;
-    while (port->lists[SL_VERBS_LENT].first)
-        sl_verbs_lent_return(port->lists[SL_VERBS_LENT].first);
+    while (sl_list_first(&port->lists[SL_VERBS_LENT]))
+        sl_verbs_lent_return(sl_list_first(&port->lists[SL_VERBS_LENT]));
     if (look_is_due(port))
         epoll_look(port);
     completions_judge(port, COMPLETIONS_PER_POLL);
@@ -409,10 +355,10 @@ static int verbs_poll(struct sl_port *port, struct sl_link_event *events, int ma
 
 static bool news_wait(const struct sl_port *port)
 {
-    const struct sl_verbs *verbs = port->lists[SL_VERBS_READY].first;
+    const struct sl_verbs *verbs = sl_list_first(&port->lists[SL_VERBS_READY]);
 
     while (verbs && !has_news(verbs))
-        verbs = verbs->at[SL_VERBS_READY].next;
+        verbs = sl_list_after(&verbs->at[SL_VERBS_READY]);
     return verbs != NULL;
 }
 

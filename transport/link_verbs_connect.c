@@ -80,10 +80,10 @@ static SEALANE_RESULT manager_open(struct sl_port *port)
         SL_LOG(SL_LOG_WARN, "a fork would harm registered memory: %s", strerror(errno));
     channel = rdma_create_event_channel();
     if (!channel)
-        return sl_verbs_failed("no event channel of", "rdma_cm");
+        return sl_system_failed("no event channel of", "rdma_cm");
     if (fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK) != 0 ||
         epoll_ctl(port->epoll, EPOLL_CTL_ADD, channel->fd, &event) != 0) {
-        enum sealane_status status = sl_verbs_failed("cannot watch", "rdma_cm");
+        enum sealane_status status = sl_system_failed("cannot watch", "rdma_cm");
 
         rdma_destroy_event_channel(channel);
         return status;
@@ -129,7 +129,7 @@ static SEALANE_RESULT bind_failed(struct sl_port *port, const char *address,
         return SL_FAIL_CAUSE(SEALANE_NOT_FOUND, error, "no RDMA device has the address \"%s\"",
                              address);
     errno = error == EADDRNOTAVAIL ? EADDRINUSE : error;
-    return sl_verbs_failed("cannot listen at", address);
+    return sl_system_failed("cannot listen at", address);
 }
 
 static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_verbs_listener *listener,
@@ -142,7 +142,7 @@ static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_verbs_liste
     SL_TRY(manager_open(port));
     if (rdma_create_id(port->channel, &listener->id, NULL, RDMA_PS_TCP) != 0) {
         listener->id = NULL;
-        return sl_verbs_failed("no connection id for", address);
+        return sl_system_failed("no connection id for", address);
     }
     if (rdma_bind_addr(listener->id, (struct sockaddr *)&at) != 0 ||
         rdma_listen(listener->id, BACKLOG) != 0)
@@ -338,7 +338,7 @@ static SEALANE_RESULT accept_start(struct sl_verbs *verbs)
     SL_TRY(sl_verbs_pair_ready(verbs));
     param.qp_num = verbs->qp->qp_num;
     if (rdma_accept(verbs->id, &param) != 0)
-        return sl_verbs_failed("cannot accept", verbs->peer);
+        return sl_system_failed("cannot accept", verbs->peer);
     return SEALANE_OK;
 }
 
@@ -353,7 +353,7 @@ static void asked(struct sl_port *port, const struct happening *what)
         return;
     }
     if (port->lists[SL_VERBS_HALF].count >= HALF_MAX)
-        sl_verbs_free(port->lists[SL_VERBS_HALF].first);
+        sl_verbs_free(sl_list_first(&port->lists[SL_VERBS_HALF]));
     if (sl_verbs_new(port, what->id, &verbs) != SEALANE_OK) {
         refuse(what->id, sealane_last_error()->message);
         (void)rdma_destroy_id(what->id);
@@ -464,8 +464,8 @@ static void manager_lost(struct sl_port *port, int error)
     SL_LOG(SL_LOG_ERROR, "the connection manager tells nothing any more: %s", strerror(error));
     port->deaf = true;
     (void)epoll_ctl(port->epoll, EPOLL_CTL_DEL, port->channel->fd, NULL);
-    for (struct sl_verbs *at = port->lists[SL_VERBS_ALL].first; at;
-         at = at->at[SL_VERBS_ALL].next) {
+    for (struct sl_verbs *at = sl_list_first(&port->lists[SL_VERBS_ALL]); at;
+         at = sl_list_after(&at->at[SL_VERBS_ALL])) {
         if (!at->up)
             sl_verbs_over(at, "the connection manager tells nothing any more: %s", strerror(error));
     }

@@ -99,7 +99,7 @@ static SEALANE_RESULT device_start(struct sl_port *port, struct sl_verbs_device 
 
     errno = error;
     if (error != 0)
-        return sl_verbs_failed("cannot ask for the limits of", name);
+        return sl_system_failed("cannot ask for the limits of", name);
     /* iWARP has no write with immediate. */
     if (device->verbs->device->transport_type != IBV_TRANSPORT_IB)
         return SL_FAIL(SEALANE_UNIMPLEMENTED,
@@ -107,14 +107,14 @@ static SEALANE_RESULT device_start(struct sl_port *port, struct sl_verbs_device 
                        name);
     device->channel = ibv_create_comp_channel(device->verbs);
     if (!device->channel)
-        return sl_verbs_failed("no completion channel on", name);
+        return sl_system_failed("no completion channel on", name);
     entries = device->limits.max_cqe < QUEUE_BEGIN ? device->limits.max_cqe : QUEUE_BEGIN;
     device->cq = ibv_create_cq(device->verbs, entries, device, device->channel, 0);
     if (!device->cq)
-        return sl_verbs_failed("no completion queue on", name);
+        return sl_system_failed("no completion queue on", name);
     if (!descriptor_watch(port, device->channel->fd, device->number * 2) ||
         !descriptor_watch(port, device->verbs->async_fd, device->number * 2 + 1))
-        return sl_verbs_failed("cannot watch", name);
+        return sl_system_failed("cannot watch", name);
     return SEALANE_OK;
 }
 
@@ -136,7 +136,7 @@ SEALANE_RESULT sl_verbs_device_get(struct sl_port *port, struct ibv_context *lik
     device->verbs = ibv_open_device(like->device);
     if (!device->verbs) {
         free(device);
-        return sl_verbs_failed("cannot open", ibv_get_device_name(like->device));
+        return sl_system_failed("cannot open", ibv_get_device_name(like->device));
     }
     status = device_start(port, device);
     if (status != SEALANE_OK) {
@@ -218,7 +218,8 @@ SEALANE_RESULT sl_verbs_reserve(struct sl_verbs *verbs, uint32_t more)
     }
     errno = error;
     if (error != 0)
-        return sl_verbs_failed("the completion queue cannot grow on", sl_verbs_device_name(device));
+        return sl_system_failed("the completion queue cannot grow on",
+                                sl_verbs_device_name(device));
     device->reserved = wanted;
     verbs->reserved += more;
     return SEALANE_OK;

@@ -21,6 +21,7 @@
 #define SL_LINK_VERBS_INSIDE_H
 
 #include "transport/address.h"
+#include "transport/carrier.h"
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -112,10 +113,7 @@ struct sl_verbs {
     struct ibv_qp *qp;
     uint32_t index;    /* in the device's table */
     uint32_t reserved; /* entries of the completion queue */
-    struct {
-        struct sl_verbs *prev, *next;
-        bool in;
-    } at[SL_VERBS_LISTS];
+    struct sl_knot at[SL_VERBS_LISTS];
     bool connecting;
     bool up;                                           /* both may post */
     bool tell_accepted, tell_connected, tell_writable; /* by the next poll */
@@ -182,10 +180,7 @@ struct sl_port {
     bool deaf;                          /* the channel tells nothing any more */
     struct sl_verbs_device *devices;
     uint32_t device_count; /* ever opened */
-    struct {
-        struct sl_verbs *first, *last;
-        size_t count;
-    } lists[SL_VERBS_LISTS];
+    struct sl_list lists[SL_VERBS_LISTS];
     struct sl_verbs_listener *listeners;
     int retry; /* a clock that ticks while a listener has lost its device; -1: never needed */
     int64_t devices_us; /* when it was looked last whether the devices are still there */
@@ -214,9 +209,6 @@ void sl_verbs_free(struct sl_verbs *verbs);
 /* Decides that a link is over: GONE with this reason, after what came before. */
 SEALANE_PRINTF(2, 3)
 void sl_verbs_over(struct sl_verbs *verbs, const char *format, ...);
-
-/* SL_FAIL with errno: "cannot listen at "1.2.3.4:5": Permission denied". */
-SEALANE_RESULT sl_verbs_failed(const char *what, const char *on);
 
 /* ---- link_verbs_connect.c ---- */
 

@@ -68,7 +68,7 @@ static SEALANE_RESULT pair_create(struct sl_verbs *verbs)
                        sl_verbs_device_name(verbs->device), limit, 2 * SL_VERBS_SENDS);
     verbs->qp = queue_pair(verbs, &attr);
     if (!verbs->qp)
-        return sl_verbs_failed("no queue pair on", sl_verbs_device_name(verbs->device));
+        return sl_system_failed("no queue pair on", sl_verbs_device_name(verbs->device));
     verbs->inline_max = attr.cap.max_inline_data;
     verbs->writes_max = smaller(attr.cap.max_send_wr, SL_VERBS_WORK_MAX) - SL_VERBS_SENDS;
     verbs->receive_max = smaller(attr.cap.max_recv_wr, SL_VERBS_SLOTS_MAX + SL_VERBS_RECEIVES);
@@ -81,7 +81,7 @@ static SEALANE_RESULT attributes(struct sl_verbs *verbs, enum ibv_qp_state state
 {
     *attr = (struct ibv_qp_attr){.qp_state = state};
     if (rdma_init_qp_attr(verbs->id, attr, mask) != 0)
-        return sl_verbs_failed("no attributes of a queue pair with", verbs->peer);
+        return sl_system_failed("no attributes of a queue pair with", verbs->peer);
     *mask &= MASK_VALID;
     return SEALANE_OK;
 }
@@ -92,7 +92,7 @@ static SEALANE_RESULT modify(struct sl_verbs *verbs, struct ibv_qp_attr *attr, i
 
     errno = error;
     return error == 0 ? SEALANE_OK
-                      : sl_verbs_failed("cannot move on a queue pair with", verbs->peer);
+                      : sl_system_failed("cannot move on a queue pair with", verbs->peer);
 }
 
 /* The peer may write, and only where a grant says so; there is none yet. */
@@ -113,7 +113,7 @@ static SEALANE_RESULT port_ask(struct sl_verbs *verbs)
 
     errno = error;
     if (error != 0)
-        return sl_verbs_failed("cannot ask for a port of", sl_verbs_device_name(verbs->device));
+        return sl_system_failed("cannot ask for a port of", sl_verbs_device_name(verbs->device));
     verbs->write_bytes_max = attr.max_msg_sz;
     return SEALANE_OK;
 }
@@ -126,7 +126,7 @@ SEALANE_RESULT sl_verbs_pair_make(struct sl_verbs *verbs)
     SL_TRY(port_ask(verbs));
     verbs->pd = ibv_alloc_pd(verbs->device->verbs);
     if (!verbs->pd)
-        return sl_verbs_failed("no protection domain on", sl_verbs_device_name(verbs->device));
+        return sl_system_failed("no protection domain on", sl_verbs_device_name(verbs->device));
     SL_TRY(pair_create(verbs));
     SL_TRY(pair_init(verbs));
     return sl_verbs_receives_post(verbs);

@@ -340,15 +340,18 @@ static void lookup_failed(struct sl_route *route, int error)
                    route->target.host, gai_strerror(error));
 }
 
-static void lookup(struct sl_route *route)
+/* `flags`: AI_NUMERICHOST: only what is no name; then nothing is done for one. False: the host is a name. */
+static bool lookup(struct sl_route *route, int flags)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
     struct addrinfo *all = NULL;
     int error = getaddrinfo(route->target.host, route->target.port, &hints, &all);
 
+    if (error != 0 && (flags & AI_NUMERICHOST))
+        return false;
     if (error != 0) {
         lookup_failed(route, error);
-        return;
+        return true;
     }
     if (route->listening)
         ways_to_listen(route, all);
@@ -357,26 +360,15 @@ static void lookup(struct sl_route *route)
     freeaddrinfo(all);
     if (route->way_count == 0)
         lookup_failed(route, EAI_NONAME);
+    return true;
 }
 
 /* True when no name has to be looked up; then it has been done. */
 static bool lookup_is_quick(struct sl_route *route)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
-    struct addrinfo *all;
-
-    if (route->direct)
-        return true;
-    if (!route->target.host[0]) {
+    if (!route->direct && !route->target.host[0])
         ways_of_all(route);
-        return true;
-    }
-    if (getaddrinfo(route->target.host, route->target.port, &hints, &all) != 0)
-        return false;
-    freeaddrinfo(all);
-    lookup(route);
-    return true;
+    return route->way_count > 0 || lookup(route, AI_NUMERICHOST);
 }
 
 static void route_release(struct sl_route *route)
@@ -416,7 +408,7 @@ static void *lookup_run(void *argument)
 {
     struct sl_route *route = argument;
 
-    lookup(route);
+    (void)lookup(route, 0);
     found(route);
     return NULL;
 }
@@ -485,7 +477,7 @@ SEALANE_RESULT sl_route_find_now(struct sealane_node *node, const struct sl_rout
 
     SL_TRY(route_new(node, wish, &route));
     if (!lookup_is_quick(route))
-        lookup(route);
+        (void)lookup(route, 0);
     route->stage = TOLD;
     status = sl_route_result(route);
     if (status == SEALANE_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* call_race.c - threads call, cancel and answer on nodes with threads of their own, while channels and the server end under them.
  * Every call must end exactly once at each end. A plain main(): Criterion does not start under ThreadSanitizer. */
-#include "kitchen.sealane.h"
+#include "tests/e2e/load.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,14 +29,6 @@ static struct world {
     int waiting_count;
     atomic_bool stop;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void must(enum sealane_status status, const char *what)
-{
-    if (status == SEALANE_OK)
-        return;
-    (void)fprintf(stderr, "%s: %s\n", what, sealane_last_error()->message);
-    exit(1);
-}
 
 static void rest(long us)
 {
@@ -89,7 +81,7 @@ static void *answerer(void *argument)
         if (call && sealane_call_is_over(call))
             sealane_call_fail(call, SEALANE_ABORTED, "nobody waits");
         else if (call)
-            must(kitchen_v1_kitchen_echo__reply(call, &reply), "late reply");
+            load_must(kitchen_v1_kitchen_echo__reply(call, &reply), "late reply");
         else if (stopping)
             return NULL;
         else
@@ -157,9 +149,9 @@ static void server_start(void)
     static const struct kitchen_v1_kitchen__handlers handlers = {.echo = serve_echo};
     struct sealane_server_options options = {.credentials = w.server_credentials};
 
-    must(sealane_server_new(w.server_node, &options, &w.server), "server");
-    must(kitchen_v1_kitchen__register(w.server, &handlers, NULL), "register");
-    must(sealane_server_listen(w.server, w.address), "listen");
+    load_must(sealane_server_new(w.server_node, &options, &w.server), "server");
+    load_must(kitchen_v1_kitchen__register(w.server, &handlers, NULL), "register");
+    load_must(sealane_server_listen(w.server, w.address), "listen");
 }
 
 /* The server ends and comes back in mid-traffic; then the channel ends with what is left. */
@@ -170,7 +162,7 @@ static void round_run(void)
     pthread_t callers[THREADS], answerers[THREADS];
 
     server_start();
-    must(sealane_channel_new(w.client_node, w.address, &options, &w.channel), "channel");
+    load_must(sealane_channel_new(w.client_node, w.address, &options, &w.channel), "channel");
     atomic_store(&w.stop, false);
     for (int i = 0; i < THREADS; i++) {
         (void)pthread_create(&answerers[i], NULL, answerer, NULL);
@@ -188,28 +180,14 @@ static void round_run(void)
         (void)pthread_join(answerers[i], NULL);
 }
 
-static struct sealane_credentials *credentials(const char *who)
-{
-    char certificate[600], key[600];
-    struct sealane_credentials_options options = {.ca_file = RACE_CERTS "/ca.pem",
-                                                  .certificate_file = certificate,
-                                                  .key_file = key};
-    struct sealane_credentials *made;
-
-    (void)snprintf(certificate, sizeof(certificate), RACE_CERTS "/%s.pem", who);
-    (void)snprintf(key, sizeof(key), RACE_CERTS "/%s.key", who);
-    must(sealane_credentials_new(&options, &made), "credentials");
-    return made;
-}
-
 int main(void)
 {
     (void)snprintf(w.address, sizeof(w.address), "unix-abstract:sealane-call-race-%d",
                    (int)getpid());
-    w.server_credentials = credentials("server");
-    w.client_credentials = credentials("client");
-    must(sealane_node_new(NULL, &w.server_node), "node");
-    must(sealane_node_new(NULL, &w.client_node), "node");
+    w.server_credentials = load_credentials("server");
+    w.client_credentials = load_credentials("client");
+    load_must(sealane_node_new(NULL, &w.server_node), "node");
+    load_must(sealane_node_new(NULL, &w.client_node), "node");
     for (int round = 0; round < ROUNDS; round++)
         round_run();
     sealane_node_free(w.client_node);

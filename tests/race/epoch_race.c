@@ -2,7 +2,7 @@
 /* epoch_race.c - thousands of key epochs while both nodes run on threads of their own and several threads call: what one end seals the
  * other opens at the same time, out of the same pages. Eight records to a key; every reply is compared. A plain main(): Criterion
  * does not start under ThreadSanitizer. Linked with --wrap=sl_lane_turn, to read how far the rings are. */
-#include "kitchen.sealane.h"
+#include "tests/e2e/load.h"
 #include "transport/lane_inside.h"
 
 #include <pthread.h>
@@ -23,14 +23,6 @@ enum {
 static atomic_ullong epochs[2][SL_RING_COUNT]; /* that an end has sealed for; 0 is the server */
 static atomic_int wrong;
 static struct sealane_channel *channel;
-
-static void must(enum sealane_status status, const char *what)
-{
-    if (status == SEALANE_OK)
-        return;
-    (void)fprintf(stderr, "%s: %s\n", what, sealane_last_error()->message);
-    exit(1);
-}
 
 bool __real_sl_lane_turn(struct sl_lane *lane, size_t *budget);
 bool __wrap_sl_lane_turn(struct sl_lane *lane, size_t *budget);
@@ -57,7 +49,7 @@ static bool enough(void)
 static void serve_echo(struct sealane_call *call, const Kitchen__V1__Dish *request, void *user)
 {
     (void)user;
-    must(kitchen_v1_kitchen_echo__reply(call, request), "reply");
+    load_must(kitchen_v1_kitchen_echo__reply(call, request), "reply");
 }
 
 static void *customer(void *argument)
@@ -81,26 +73,12 @@ static void *customer(void *argument)
         tensor.data.len = shape;
         for (uint64_t at = 0; at < shape; at++)
             bytes[at] = (uint8_t)((random = random * 1103515245 + 12345) >> 16);
-        must(kitchen_v1_kitchen_echo(channel, &request, NULL, &reply, &call), "call");
+        load_must(kitchen_v1_kitchen_echo(channel, &request, NULL, &reply, &call), "call");
         if (reply->tensor->data.len != shape || memcmp(reply->tensor->data.data, bytes, shape) != 0)
             atomic_fetch_add(&wrong, 1);
         sealane_call_free(call);
     }
     return NULL;
-}
-
-static struct sealane_credentials *credentials(const char *who)
-{
-    char certificate[600], key[600];
-    struct sealane_credentials_options options = {.ca_file = RACE_CERTS "/ca.pem",
-                                                  .certificate_file = certificate,
-                                                  .key_file = key};
-    struct sealane_credentials *made;
-
-    (void)snprintf(certificate, sizeof(certificate), RACE_CERTS "/%s.pem", who);
-    (void)snprintf(key, sizeof(key), RACE_CERTS "/%s.key", who);
-    must(sealane_credentials_new(&options, &made), "credentials");
-    return made;
 }
 
 static void call_over(const char *address, const char *link, struct sealane_credentials *const *who)
@@ -119,12 +97,12 @@ static void call_over(const char *address, const char *link, struct sealane_cred
     char bound[128];
 
     for (int i = 0; i < 2; i++)
-        must(sealane_node_new(NULL, &nodes[i]), "node");
-    must(sealane_server_new(nodes[0], &server_options, &server), "server");
-    must(kitchen_v1_kitchen__register(server, &handlers, NULL), "register");
-    must(sealane_server_listen(server, address), "listen");
-    must(sealane_server_address(server, 0, bound, sizeof(bound)), "address");
-    must(sealane_channel_new(nodes[1], bound, &channel_options, &channel), "channel");
+        load_must(sealane_node_new(NULL, &nodes[i]), "node");
+    load_must(sealane_server_new(nodes[0], &server_options, &server), "server");
+    load_must(kitchen_v1_kitchen__register(server, &handlers, NULL), "register");
+    load_must(sealane_server_listen(server, address), "listen");
+    load_must(sealane_server_address(server, 0, bound, sizeof(bound)), "address");
+    load_must(sealane_channel_new(nodes[1], bound, &channel_options, &channel), "channel");
     for (int i = 0; i < 2 * SL_RING_COUNT; i++)
         atomic_store(&epochs[i / 2][i % 2], 0);
     for (int i = 0; i < THREADS; i++)
@@ -142,7 +120,8 @@ static void call_over(const char *address, const char *link, struct sealane_cred
 
 int main(void)
 {
-    struct sealane_credentials *const who[2] = {credentials("server"), credentials("client")};
+    struct sealane_credentials *const who[2] = {load_credentials("server"),
+                                                load_credentials("client")};
     char address[64];
 
     (void)snprintf(address, sizeof(address), "unix-abstract:sealane-epoch-race-%d", (int)getpid());

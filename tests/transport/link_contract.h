@@ -6,6 +6,11 @@
 
 #include "tests/transport/link_pair.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 /* ---- addresses and connecting ---- */
 
 static inline void leaves_addresses_of_others_alone(const struct link_world *world)
@@ -688,6 +693,29 @@ static inline void leaves_no_descriptor_and_no_mapping_behind(const struct link_
     cr_assert_eq(count_fds(), fds);
     cr_assert_eq(count_shared_mappings(), mappings);
     cr_assert_eq(mappings, 0);
+}
+
+/* Of carriers over sockets. A child of the test holds the socket as every fork without exec does; that must not keep a dropped link
+ * alive. */
+static inline void ends_a_dropped_link_although_a_child_holds_its_socket(
+    const struct link_world *world)
+{
+    struct link_pair pair;
+    pid_t child;
+
+    pair_up(&pair, world);
+    child = fork();
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            (void)pause();
+    }
+    side_drop(&pair, CONNECTING);
+    (void)event_expect(&pair, ACCEPTING, SL_LINK_GONE);
+    event_expect_none(&pair, CONNECTING);
+    cr_assert_eq(kill(child, SIGKILL), 0);
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+    pair_down(&pair);
 }
 
 #define LINK_CONTRACT_TEST(provider, world, name) \

@@ -357,26 +357,8 @@ Test(link_local, gives_every_link_its_turn)
 
 /* ---- other processes ---- */
 
-/* A child of the test holds the socket as every fork without exec does; that must not keep a dropped link alive. */
-Test(link_local, ends_a_dropped_link_although_a_child_holds_its_socket)
-{
-    struct link_pair pair;
-    pid_t child;
-
-    pair_up(&pair, &abstract_world);
-    child = fork();
-    if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;)
-            (void)pause();
-    }
-    side_drop(&pair, CONNECTING);
-    (void)event_expect(&pair, ACCEPTING, SL_LINK_GONE);
-    event_expect_none(&pair, CONNECTING);
-    cr_assert_eq(kill(child, SIGKILL), 0);
-    cr_assert_eq(waitpid(child, NULL, 0), child);
-    pair_down(&pair);
-}
+LINK_CONTRACT_TEST(link_local, &abstract_world,
+                   ends_a_dropped_link_although_a_child_holds_its_socket)
 
 /* The child's whole life: it connects, takes the parent's grants, gives its own and writes until it is killed. It answers by its
  * exit status alone. */

@@ -398,25 +398,7 @@ Test(link_tcp, has_sockets_that_end_at_exec_and_notice_a_host_that_vanished)
 
 /* ---- other processes ---- */
 
-Test(link_tcp, ends_a_dropped_link_although_a_child_holds_its_socket)
-{
-    struct link_pair pair;
-    pid_t child;
-
-    pair_up(&pair, &ipv4_world);
-    child = fork();
-    if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;)
-            (void)pause();
-    }
-    side_drop(&pair, CONNECTING);
-    (void)event_expect(&pair, ACCEPTING, SL_LINK_GONE);
-    event_expect_none(&pair, CONNECTING);
-    cr_assert_eq(kill(child, SIGKILL), 0);
-    cr_assert_eq(waitpid(child, NULL, 0), child);
-    pair_down(&pair);
-}
+LINK_CONTRACT_TEST(link_tcp, &ipv4_world, ends_a_dropped_link_although_a_child_holds_its_socket)
 
 /* The child writes until it is killed; what its last bytes are a part of is not told. */
 Test(link_tcp, tells_gone_after_the_arrivals_when_the_peer_is_killed_while_it_writes)
