@@ -21,7 +21,7 @@ run | test | bench | rig) ;;
 esac
 
 packages=(gcc libc6-dev make cmake pkg-config openssl protobuf-compiler protobuf-c-compiler libprotobuf-c-dev
-    libprotobuf-dev libprotoc-dev libwolfssl-dev zlib1g-dev dataset-fashion-mnist)
+    libprotobuf-dev libprotoc-dev libwolfssl-dev libibverbs-dev librdmacm-dev zlib1g-dev dataset-fashion-mnist)
 if [ "$(uname -m)" = x86_64 ]; then
     packages+=(libipsec-mb-dev) # the CPU AEAD; elsewhere libcrypto
 else
