@@ -2,6 +2,7 @@
 /* age_test.c - lanes that grow old under load are replaced by new ones, over each link: no call fails, none is lost, and nothing of
  * the old ones stays.
  */
+#include "tests/e2e/load_link.h"
 #include "tests/e2e/load_peer.h"
 
 #include <criterion/criterion.h>
@@ -70,12 +71,13 @@ static void lanes_grow_old(const char *link, bool small)
                                                     .max_lane_age_ms = AGE_MS,
                                                     .small_rings = small,
                                                     .epoch_shift = small ? 3 : 0};
-    struct load_server *kitchen = load_server_new(link, &server);
+    struct load_server *kitchen;
     struct footprint first, second;
     struct load_client client;
     char address[LOAD_ADDRESS];
 
-    load_address(link, address);
+    address_of(link, address);
+    kitchen = load_server_new(link, &server);
     load_server_listen(kitchen, address);
     client = load_client_open(address, &options, false);
     first = burst(kitchen, &client, 1);
@@ -100,6 +102,11 @@ Test(age, invariant_8_tcp_lanes_are_replaced_and_no_call_is_lost, .timeout = 60)
     lanes_grow_old("tcp", false);
 }
 
+Test(age, invariant_8_verbs_lanes_are_replaced_and_no_call_is_lost, .timeout = 60)
+{
+    lanes_grow_old("verbs", false);
+}
+
 Test(age, invariant_8_local_lanes_of_short_rings_and_keys_are_replaced, .timeout = 60)
 {
     lanes_grow_old("local", true);
@@ -108,6 +115,11 @@ Test(age, invariant_8_local_lanes_of_short_rings_and_keys_are_replaced, .timeout
 Test(age, invariant_8_tcp_lanes_of_short_rings_and_keys_are_replaced, .timeout = 60)
 {
     lanes_grow_old("tcp", true);
+}
+
+Test(age, invariant_8_verbs_lanes_of_short_rings_and_keys_are_replaced, .timeout = 60)
+{
+    lanes_grow_old("verbs", true);
 }
 
 /* ---- what does not end within the grace is told so ---- */
@@ -138,7 +150,7 @@ Test(age, a_call_that_outlives_the_grace_of_its_lane_is_told_so)
     char address[LOAD_ADDRESS];
     uint64_t began;
 
-    load_address("local", address);
+    address_of("local", address);
     load_server_listen(kitchen, address);
     client = load_client_open(address, &options, false);
     load_dish_fill(&dish, 1, 50, 0);

@@ -2,6 +2,7 @@
 /* kill_test.c - kill -9 of either end at random moments, under load, over each link: every call ends once and as it may, nothing hangs,
  * others are served meanwhile, and the survivor is left with nothing of the dead. SEALANE_KILL_ROUNDS (200) of each.
  */
+#include "tests/e2e/load_link.h"
 #include "tests/e2e/load_peer.h"
 
 #include <criterion/criterion.h>
@@ -138,7 +139,7 @@ static void servers_die(const char *link, uint32_t max_lane_age_ms)
     struct peer server, next;
     long files = footprint_files();
 
-    load_address(link, address);
+    address_of(link, address);
     client = load_client_open(address, &options, false);
     next = peer_spawn("server", address, link, 0);
     for (int round = 1; round <= rounds; round++) {
@@ -167,6 +168,11 @@ Test(kill, invariant_8_tcp_servers_that_are_killed_leave_no_call_open, .timeout 
     servers_die("tcp", 0);
 }
 
+Test(kill, invariant_8_verbs_servers_that_are_killed_leave_no_call_open, .timeout = 600)
+{
+    servers_die("verbs", 0);
+}
+
 /* Some die while a lane is there and the next one is being made. */
 Test(kill, invariant_8_local_servers_that_are_killed_while_lanes_are_replaced, .timeout = 600)
 {
@@ -176,6 +182,11 @@ Test(kill, invariant_8_local_servers_that_are_killed_while_lanes_are_replaced, .
 Test(kill, invariant_8_tcp_servers_that_are_killed_while_lanes_are_replaced, .timeout = 600)
 {
     servers_die("tcp", 15);
+}
+
+Test(kill, invariant_8_verbs_servers_that_are_killed_while_lanes_are_replaced, .timeout = 600)
+{
+    servers_die("verbs", 15);
 }
 
 /* ---- a client dies, another one is served ---- */
@@ -219,12 +230,13 @@ static void clients_die(const char *link)
     struct footprint before = {0};
     struct sums sums = {0};
     char address[LOAD_ADDRESS];
-    struct load_server *kitchen = load_server_new(link, &options);
+    struct load_server *kitchen;
     struct load_client honest;
     struct peer dying, next;
     struct load *load;
 
-    load_address(link, address);
+    address_of(link, address);
+    kitchen = load_server_new(link, &options);
     load_server_listen(kitchen, address);
     honest = load_client_open(address, &honest_channel, false);
     cr_assert_eq(sealane_channel_connect(honest.channel, WAIT_MS), SEALANE_OK, "%s",
@@ -259,4 +271,9 @@ Test(kill, invariant_14_local_clients_that_are_killed_harm_no_other, .timeout = 
 Test(kill, invariant_14_tcp_clients_that_are_killed_harm_no_other, .timeout = 600)
 {
     clients_die("tcp");
+}
+
+Test(kill, invariant_14_verbs_clients_that_are_killed_harm_no_other, .timeout = 600)
+{
+    clients_die("verbs");
 }
