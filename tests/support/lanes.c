@@ -3,6 +3,7 @@
 #include "tests/support/lanes.h"
 
 #include "tests/support/certs.h"
+#include "tests/support/rdma.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -99,6 +100,11 @@ void lanes_init(struct lanes *lanes, bool fake)
                                                      .owner = &lanes->end[i]};
     }
     lanes->options[1].server_name = "dns:server.test";
+    if (!fake && rdma_wanted()) {
+        cr_assert(rdma_address(lanes->address, sizeof(lanes->address), count++),
+                  "no RDMA device has an address");
+        lanes->options[0].link = lanes->options[1].link = "verbs";
+    }
 }
 
 void lanes_use_aead(struct lanes *lanes, enum sealane_aead aead)

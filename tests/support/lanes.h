@@ -43,7 +43,7 @@ struct lanes {
     const struct sl_link_ops *const *links; /* NULL: the fake, or the built-in ones */
 };
 
-/* Makes nodes and listens, over the fake or link_local. Set options[].*, memory, links and address ("127.0.0.1:0": over link_tcp) between
+/* Makes nodes and listens, over the fake or link_local (link_verbs with SEALANE_TEST_LINK=verbs). Set options[].*, memory, links and address ("127.0.0.1:0": over link_tcp) between
  * _init and _listen for other than defaults. */
 void lanes_init(struct lanes *lanes, bool fake);
 void lanes_listen(struct lanes *lanes);
