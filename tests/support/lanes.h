@@ -43,10 +43,13 @@ struct lanes {
     const struct sl_link_ops *const *links; /* NULL: the fake, or the built-in ones */
 };
 
-/* Makes nodes and listens, over the fake or link_local (link_verbs with SEALANE_TEST_LINK=verbs). Set options[].*, memory, links and address ("127.0.0.1:0": over link_tcp) between
+/* Makes nodes and listens, over the fake or link_local. Set options[].*, memory, links and address ("127.0.0.1:0": over link_tcp) between
  * _init and _listen for other than defaults. */
 void lanes_init(struct lanes *lanes, bool fake);
 void lanes_listen(struct lanes *lanes);
+
+/* In the place of lanes_init: over link_verbs. Skips the test where there is no RDMA device. */
+void lanes_over_verbs(struct lanes *lanes);
 
 /* Both ends seal with this only. Between _init and _listen. */
 void lanes_use_aead(struct lanes *lanes, enum sealane_aead aead);
