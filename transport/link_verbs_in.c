@@ -61,13 +61,13 @@ struct batch {
 static void batch_post(struct sl_verbs *verbs, struct batch *batch)
 {
     struct ibv_recv_wr *bad;
-    int error;
+    int error, count = batch->count;
 
-    if (batch->count == 0 || verbs->mute)
-        return;
-    batch->work[batch->count - 1].next = NULL;
-    error = ibv_post_recv(verbs->qp, batch->work, &bad);
     batch->count = 0;
+    if (count == 0 || verbs->mute)
+        return;
+    batch->work[count - 1].next = NULL;
+    error = ibv_post_recv(verbs->qp, batch->work, &bad);
     if (error != 0)
         sl_verbs_over(verbs, "the queue pair takes no receives: %s", strerror(error));
 }

@@ -523,14 +523,14 @@ static struct timespec sleep_time(struct sealane_node *node, int timeout_ms)
 
 static void node_sleep(struct sealane_node *node, int timeout_ms)
 {
-    struct pollfd fds[SLEEP_FDS];
+    struct pollfd fds[SLEEP_FDS] = {{.fd = node->inbox.fd, .events = POLLIN}};
     struct timespec time;
     int count;
 
     sl_inbox_sleep_begin(&node->inbox);
     count = ports_arm(node, fds + 1, SLEEP_FDS - 1);
-    if (count >= 0 && sl_lanes_idle(node->ready_first) && sl_inbox_is_empty(&node->inbox)) {
-        fds[0] = (struct pollfd){.fd = node->inbox.fd, .events = POLLIN};
+    if (count >= 0 && sl_lanes_idle(node->ready_first) && sl_inbox_is_empty(&node->inbox) &&
+        !atomic_load_explicit(&node->stop, memory_order_relaxed)) {
         if (timeout_ms != 0 && (count == SLEEP_FDS - 1 || node->ready_first))
             timeout_ms = 1; /* what is waited for may come without waking */
         time = sleep_time(node, timeout_ms);

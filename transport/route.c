@@ -192,7 +192,7 @@ static void way_add(struct sl_route *route, const char *link, const char *addres
     struct way *way = &route->ways[route->way_count];
 
     for (size_t i = 0; i < route->way_count; i++) {
-        if (strcmp(route->ways[i].address, address) == 0)
+        if (strcmp(route->ways[i].address, address) == 0 && strcmp(route->ways[i].link, link) == 0)
             return;
     }
     if (route->way_count == WAYS_MAX)

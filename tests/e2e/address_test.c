@@ -2,6 +2,7 @@
 /* address_test.c - servers and channels at host:port: which carrier a call takes, and that nobody who is in the way is trusted. */
 #include "kitchen.sealane.h"
 #include "tests/support/certs.h"
+#include "tests/support/rdma.h"
 
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -135,6 +136,36 @@ Test(address, without_a_twin_is_reached_over_tcp)
     expect_over(address, NULL, "tcp");
 }
 
+static void of_device(char where[64])
+{
+    if (!rdma_host()[0])
+        cr_skip_test("this host has no RDMA device with an address");
+    (void)snprintf(where, 64, "%s:0", rdma_host());
+}
+
+Test(address, of_an_rdma_device_is_reached_over_verbs_when_told_to)
+{
+    struct sealane_channel_options channel = {.server_name = "server.test"};
+    char where[64];
+
+    of_device(where);
+    open_at(where, NULL);
+    expect_over(address, &channel, "local");
+    channel.link = "verbs";
+    expect_over(address, &channel, "verbs");
+    channel.link = "tcp";
+    expect_over(address, &channel, "tcp");
+}
+
+Test(address, without_a_twin_is_reached_over_verbs_by_itself)
+{
+    char where[64];
+
+    of_device(where);
+    open_at(where, "verbs");
+    expect_over(address, &(struct sealane_channel_options){.server_name = "server.test"}, "verbs");
+}
+
 Test(address, may_be_the_twin_only)
 {
     char target[64];
@@ -240,7 +271,7 @@ Test(address, of_a_squatter_who_says_nothing_is_passed_over_after_a_while)
                       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 2 + (size_t)bytes)),
                  0);
     cr_assert_eq(listen(fd, 8), 0);
-    expect_over(address, &(struct sealane_channel_options){.connect_timeout_ms = 300}, "tcp");
+    expect_over(address, &(struct sealane_channel_options){.connect_timeout_ms = 1000}, "tcp");
     (void)close(fd);
 }
 

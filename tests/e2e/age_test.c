@@ -2,6 +2,7 @@
 /* age_test.c - lanes that grow old under load are replaced by new ones, over each link: no call fails, none is lost, and nothing of
  * the old ones stays.
  */
+#include "tests/e2e/load_link.h"
 #include "tests/e2e/load_peer.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +13,9 @@ enum {
     AGE_MS = 30,
     LOAD_MS = 2000,
     WAIT_MS = 15000,
-    LANES_MIN = 8 /* 40 where nothing else runs */
+    LANES_MIN = 8, /* 40 where nothing else runs */
+    CALLS_MIN = 300,
+    SLOW = 4 /* times less on the one processor of a guest, where each handshake takes its time */
 };
 
 static void one_lane_is_left(const struct load_server *kitchen)
@@ -43,7 +46,7 @@ static struct footprint footprint_least(void)
 }
 
 static struct footprint burst(struct load_server *kitchen, const struct load_client *client,
-                              unsigned seed)
+                              int slow, unsigned seed)
 {
     const struct load_options options = {
         .threads = 4, .steady = true, .most_outstanding = 16, .seed = seed};
@@ -55,8 +58,8 @@ static struct footprint burst(struct load_server *kitchen, const struct load_cli
     cr_assert(load_wait(load, WAIT_MS, why), "%s", why);
     (void)fprintf(stderr, "%d calls, all answered, slowest %d ms, on %d lanes\n", load->started,
                   load->slowest_ms, kitchen->ups - ups);
-    cr_assert_gt(load->ok, 300);
-    cr_assert_geq(kitchen->ups - ups, LANES_MIN);
+    cr_assert_gt(load->ok, CALLS_MIN / slow);
+    cr_assert_geq(kitchen->ups - ups, LANES_MIN / slow);
     load_free(load);
     return footprint_least();
 }
@@ -70,16 +73,18 @@ static void lanes_grow_old(const char *link, bool small)
                                                     .max_lane_age_ms = AGE_MS,
                                                     .small_rings = small,
                                                     .epoch_shift = small ? 3 : 0};
-    struct load_server *kitchen = load_server_new(link, &server);
+    struct load_server *kitchen;
     struct footprint first, second;
     struct load_client client;
     char address[LOAD_ADDRESS];
+    int slow = strcmp(link, "verbs") == 0 ? SLOW : 1;
 
-    load_address(link, address);
+    address_of(link, address);
+    kitchen = load_server_new(link, &server);
     load_server_listen(kitchen, address);
     client = load_client_open(address, &options, false);
-    first = burst(kitchen, &client, 1);
-    second = burst(kitchen, &client, 2);
+    first = burst(kitchen, &client, slow, 1);
+    second = burst(kitchen, &client, slow, 2);
     (void)fprintf(stderr, "fds %ld, %ld; shared maps %ld, %ld\n", first.fds, second.fds,
                   first.shared_maps, second.shared_maps);
     cr_assert_leq(second.fds, first.fds);
@@ -100,6 +105,11 @@ Test(age, invariant_8_tcp_lanes_are_replaced_and_no_call_is_lost, .timeout = 60)
     lanes_grow_old("tcp", false);
 }
 
+Test(age, invariant_8_verbs_lanes_are_replaced_and_no_call_is_lost, .timeout = 60)
+{
+    lanes_grow_old("verbs", false);
+}
+
 Test(age, invariant_8_local_lanes_of_short_rings_and_keys_are_replaced, .timeout = 60)
 {
     lanes_grow_old("local", true);
@@ -108,6 +118,11 @@ Test(age, invariant_8_local_lanes_of_short_rings_and_keys_are_replaced, .timeout
 Test(age, invariant_8_tcp_lanes_of_short_rings_and_keys_are_replaced, .timeout = 60)
 {
     lanes_grow_old("tcp", true);
+}
+
+Test(age, invariant_8_verbs_lanes_of_short_rings_and_keys_are_replaced, .timeout = 60)
+{
+    lanes_grow_old("verbs", true);
 }
 
 /* ---- what does not end within the grace is told so ---- */
@@ -138,7 +153,7 @@ Test(age, a_call_that_outlives_the_grace_of_its_lane_is_told_so)
     char address[LOAD_ADDRESS];
     uint64_t began;
 
-    load_address("local", address);
+    address_of("local", address);
     load_server_listen(kitchen, address);
     client = load_client_open(address, &options, false);
     load_dish_fill(&dish, 1, 50, 0);

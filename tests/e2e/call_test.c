@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call_test.c - calls through generated stubs, between two nodes with threads of their own, over link_local with TLS. */
+/* call_test.c - calls through generated stubs, between two nodes with threads of their own, over link_local with TLS;
+ * over link_verbs with SEALANE_TEST_LINK=verbs. */
 #include "kitchen.sealane.h"
 #include "tests/support/certs.h"
+#include "tests/support/rdma.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -114,6 +116,10 @@ static void open_kitchen(const struct sealane_server_options *server_extra,
 
     (void)snprintf(k.address, sizeof(k.address), "unix-abstract:sealane-call-test-%d",
                    (int)getpid());
+    if (rdma_wanted()) {
+        cr_assert(rdma_address(k.address, sizeof(k.address), 0), "no RDMA device has an address");
+        server_options.link = channel_options.link = "verbs";
+    }
     k.server_credentials = certs_load("root-p256", "good/server-p256", NULL);
     k.client_credentials = certs_load("root-p256", "good/client-p256", NULL);
     server_options.credentials = k.server_credentials;
@@ -224,7 +230,7 @@ Test(call, echoes_a_small_message)
     cr_assert_eq(reply->_maybe_case, KITCHEN__V1__DISH___MAYBE_MAYBE,
                  "presence of a proto3 optional survives");
     sealane_call_security(call, &security);
-    cr_assert_str_eq(security.link, "local");
+    cr_assert_str_eq(security.link, rdma_wanted() ? "verbs" : "local");
     cr_assert_eq(strncmp(security.peer, "uri:", 4) == 0 || strncmp(security.peer, "dns:", 4) == 0,
                  1, "%s", security.peer);
     sealane_call_free(call);

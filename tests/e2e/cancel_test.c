@@ -2,7 +2,7 @@
 /* cancel_test.c - calls given up at every stage, answers that come late, thousands at a time, and stuck ones: over each link. What is
  * asked for is that both ends end each call once, that slots and memory come back, and that nobody else waits.
  */
-#include "tests/e2e/load.h"
+#include "tests/e2e/load_link.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -12,6 +12,9 @@
 enum {
     WAIT_MS = 15000,
     LARGE = 48 << 20, /* many times what rings and sockets hold */
+    LARGE_OF_VERBS =
+        16
+        << 20, /* many times what rings hold; few pages, of which a guest of the rig can map some thousands */
     SOME = 4 << 20,
     ROUNDS = 6,
     MOST = 4096 /* the default of max_calls */
@@ -20,7 +23,13 @@ enum {
 static struct pair {
     struct load_server *kitchen;
     struct load_client client;
+    uint64_t large;
 } p;
+
+static uint64_t large_of(const char *link)
+{
+    return strcmp(link, "verbs") == 0 ? LARGE_OF_VERBS : LARGE;
+}
 
 static void open_pair(const char *link, uint64_t tensor_memory_bytes)
 {
@@ -30,7 +39,8 @@ static void open_pair(const char *link, uint64_t tensor_memory_bytes)
                                                     .tensor_memory_bytes = tensor_memory_bytes};
     char address[LOAD_ADDRESS];
 
-    load_address(link, address);
+    address_of(link, address);
+    p.large = large_of(link);
     p.kitchen = load_server_new(link, &server);
     load_server_listen(p.kitchen, address);
     p.client = load_client_open(address, &channel, false);
@@ -122,10 +132,10 @@ struct large {
 static void large_make(struct large *large)
 {
     load_dish_fill(&large->dish, 0, 50, 1);
-    large->bytes = calloc(1, LARGE);
+    large->bytes = calloc(1, p.large);
     cr_assert_not_null(large->bytes);
-    large->dish.shape = LARGE;
-    large->dish.tensor.data = (ProtobufCBinaryData){LARGE, large->bytes};
+    large->dish.shape = p.large;
+    large->dish.tensor.data = (ProtobufCBinaryData){p.large, large->bytes};
     large->dish.request._maybe_case = KITCHEN__V1__DISH___MAYBE__NOT_SET;
 }
 
@@ -163,7 +173,7 @@ static void gives_up_half_way(const char *link, bool sending)
     struct large large;
     uint64_t until, from;
 
-    open_pair(link, LARGE);
+    open_pair(link, large_of(link));
     connect_pair();
     for (int round = 1; round <= ROUNDS; round++) {
         large_make(&large);
@@ -174,7 +184,7 @@ static void gives_up_half_way(const char *link, bool sending)
         }
         sealane_call_cancel(call);
         wait_for(&outcome.count, round, "calls that ended");
-        cr_assert_lt(moved(sending), from + LARGE, "given up half way");
+        cr_assert_lt(moved(sending), from + p.large, "given up half way");
         free(large.bytes); /* not borrowed any more */
         small_calls(1);
         wait_for(&p.kitchen->ended, p.kitchen->handled, "calls that ended at the server");
@@ -220,6 +230,11 @@ Test(cancel, tcp_a_call_that_waits_for_a_lane_is_given_up)
     gives_up_in_line("tcp");
 }
 
+Test(cancel, verbs_a_call_that_waits_for_a_lane_is_given_up)
+{
+    gives_up_in_line("verbs");
+}
+
 Test(cancel, local_a_request_is_given_up_half_way_and_memory_comes_back)
 {
     gives_up_half_way("local", true);
@@ -228,6 +243,11 @@ Test(cancel, local_a_request_is_given_up_half_way_and_memory_comes_back)
 Test(cancel, tcp_a_request_is_given_up_half_way_and_memory_comes_back)
 {
     gives_up_half_way("tcp", true);
+}
+
+Test(cancel, verbs_a_request_is_given_up_half_way_and_memory_comes_back)
+{
+    gives_up_half_way("verbs", true);
 }
 
 Test(cancel, local_a_reply_is_given_up_half_way_and_memory_comes_back)
@@ -240,6 +260,11 @@ Test(cancel, tcp_a_reply_is_given_up_half_way_and_memory_comes_back)
     gives_up_half_way("tcp", false);
 }
 
+Test(cancel, verbs_a_reply_is_given_up_half_way_and_memory_comes_back)
+{
+    gives_up_half_way("verbs", false);
+}
+
 Test(cancel, local_handlers_see_that_nobody_waits)
 {
     gives_up_what_runs("local");
@@ -248,6 +273,11 @@ Test(cancel, local_handlers_see_that_nobody_waits)
 Test(cancel, tcp_handlers_see_that_nobody_waits)
 {
     gives_up_what_runs("tcp");
+}
+
+Test(cancel, verbs_handlers_see_that_nobody_waits)
+{
+    gives_up_what_runs("verbs");
 }
 
 /* ---- many threads, late answers ---- */
@@ -289,6 +319,11 @@ Test(cancel, invariant_8_tcp_late_answers_race_with_cancels_and_deadlines)
     answers_race("tcp", false);
 }
 
+Test(cancel, invariant_8_verbs_late_answers_race_with_cancels_and_deadlines)
+{
+    answers_race("verbs", false);
+}
+
 Test(cancel, invariant_8_local_late_answers_race_with_the_servers_end)
 {
     answers_race("local", true);
@@ -297,6 +332,11 @@ Test(cancel, invariant_8_local_late_answers_race_with_the_servers_end)
 Test(cancel, invariant_8_tcp_late_answers_race_with_the_servers_end)
 {
     answers_race("tcp", true);
+}
+
+Test(cancel, invariant_8_verbs_late_answers_race_with_the_servers_end)
+{
+    answers_race("verbs", true);
 }
 
 static void threads_share(const char *link)
@@ -326,6 +366,11 @@ Test(cancel, invariant_7_local_many_threads_call_on_one_channel)
 Test(cancel, invariant_7_tcp_many_threads_call_on_one_channel)
 {
     threads_share("tcp");
+}
+
+Test(cancel, invariant_7_verbs_many_threads_call_on_one_channel)
+{
+    threads_share("verbs");
 }
 
 /* ---- thousands at a time; stuck ones ---- */
@@ -394,6 +439,11 @@ Test(cancel, invariant_14_tcp_thousands_of_stuck_calls_stop_no_other)
     thousands("tcp");
 }
 
+Test(cancel, invariant_14_verbs_thousands_of_stuck_calls_stop_no_other)
+{
+    thousands("verbs");
+}
+
 Test(cancel, invariant_8_local_places_of_calls_that_were_given_up_come_back)
 {
     places_come_back("local");
@@ -402,6 +452,11 @@ Test(cancel, invariant_8_local_places_of_calls_that_were_given_up_come_back)
 Test(cancel, invariant_8_tcp_places_of_calls_that_were_given_up_come_back)
 {
     places_come_back("tcp");
+}
+
+Test(cancel, invariant_8_verbs_places_of_calls_that_were_given_up_come_back)
+{
+    places_come_back("verbs");
 }
 
 /* One holds the memory and never ends, others wait for it: calls that need none go on. */
@@ -438,4 +493,9 @@ Test(cancel, invariant_14_local_calls_that_wait_for_memory_stop_no_other)
 Test(cancel, invariant_14_tcp_calls_that_wait_for_memory_stop_no_other)
 {
     memory_is_short("tcp");
+}
+
+Test(cancel, invariant_14_verbs_calls_that_wait_for_memory_stop_no_other)
+{
+    memory_is_short("verbs");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* echo_test.c - echo-server and echo-client, as a newcomer runs them. */
 #include "tests/e2e/parameter_server_process.h"
+#include "tests/support/rdma.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -63,17 +64,19 @@ Test(echo, sends_a_tensor_there_and_back)
     check_said("tensors of 5 MiB: ");
 }
 
-/* The port that the server found. */
-static const char *tcp_server(pid_t *server_p)
+/* With the port that the server found. */
+static const char *server_at(const char *host, pid_t *server_p)
 {
-    static char target[64];
-    const char *arguments[] = {"--certs", stage.folder, "--listen", "127.0.0.1:0", NULL};
+    static char target[96], listen[96];
+    const char *arguments[] = {"--certs", stage.folder, "--listen", listen, NULL};
     const char *said;
 
-    *server_p = process_start(&stage, "tcp.log", "echo-server", arguments);
-    cr_assert(log_waits_for(&stage, "tcp.log", "listening at 127.0.0.1:", 10), "%s",
-              log_text(&stage, "tcp.log"));
-    said = strstr(log_text(&stage, "tcp.log"), "127.0.0.1:");
+    (void)snprintf(listen, sizeof(listen), "%s:0", host);
+    *server_p = process_start(&stage, "port.log", "echo-server", arguments);
+    cr_assert(log_waits_for(&stage, "port.log", "listening at ", 10), "%s",
+              log_text(&stage, "port.log"));
+    said = strstr(log_text(&stage, "port.log"), host);
+    cr_assert_not_null(said, "%s", log_text(&stage, "port.log"));
     (void)snprintf(target, sizeof(target), "%.*s", (int)strcspn(said, "\n"), said);
     return target;
 }
@@ -81,7 +84,7 @@ static const char *tcp_server(pid_t *server_p)
 Test(echo, at_a_port_takes_local_by_itself_and_tcp_when_told_to)
 {
     pid_t at_port;
-    const char *target = tcp_server(&at_port);
+    const char *target = server_at("127.0.0.1", &at_port);
     const char *by_itself[] = {"--certs", stage.folder, "--target", target, NULL};
     const char *told[] = {"--certs", stage.folder, "--target", target, "--link", "tcp", NULL};
 
@@ -92,7 +95,28 @@ Test(echo, at_a_port_takes_local_by_itself_and_tcp_when_told_to)
                  log_text(&stage, "client.log"));
     check_said("link tcp");
     cr_assert_eq(kill(at_port, SIGTERM), 0);
-    cr_assert_eq(process_wait(at_port, 10), 0, "%s", log_text(&stage, "tcp.log"));
+    cr_assert_eq(process_wait(at_port, 10), 0, "%s", log_text(&stage, "port.log"));
+}
+
+Test(echo, at_an_address_of_an_rdma_device_takes_verbs_when_told_to)
+{
+    pid_t at_port;
+    const char *target;
+
+    if (!rdma_host()[0])
+        cr_skip_test("this host has no RDMA device with an address");
+    target = server_at(rdma_host(), &at_port);
+    const char *told[] = {"--certs", stage.folder, "--target", target, "--link", "verbs", NULL};
+    const char *tensors[] = {"--certs", stage.folder,   "--target", target, "--link",
+                             "verbs",   "--tensor-mib", "5",        NULL};
+    cr_assert_eq(process_run(&stage, "client.log", "echo-client", told), 0, "%s",
+                 log_text(&stage, "client.log"));
+    check_said("link verbs");
+    cr_assert_eq(process_run(&stage, "client.log", "echo-client", tensors), 0, "%s",
+                 log_text(&stage, "client.log"));
+    check_said("tensors of 5 MiB: ");
+    cr_assert_eq(kill(at_port, SIGTERM), 0);
+    cr_assert_eq(process_wait(at_port, 10), 0, "%s", log_text(&stage, "port.log"));
 }
 
 Test(echo, refuses_a_server_of_another_name)

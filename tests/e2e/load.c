@@ -2,6 +2,8 @@
 /* load.c - the load: calls of every kind from several threads, each with a record that counts its ends. The kitchen is in load_server.c. */
 #include "tests/e2e/load.h"
 
+#include "tests/support/rdma.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,15 +62,18 @@ void load_must(enum sealane_status status, const char *what)
 }
 
 /* Each process has an address of its own in 127/8, so that no other test is in the way. */
-void load_address(const char *link, char address[LOAD_ADDRESS])
+bool load_address(const char *link, char address[LOAD_ADDRESS])
 {
     unsigned pid = (unsigned)getpid();
 
+    if (strcmp(link, "verbs") == 0)
+        return rdma_address(address, LOAD_ADDRESS, 0);
     if (strcmp(link, "tcp") == 0)
         (void)snprintf(address, LOAD_ADDRESS, "127.%u.%u.%u:7100", 1 + pid / 62500 % 250,
                        pid / 250 % 250, 1 + pid % 250);
     else
         (void)snprintf(address, LOAD_ADDRESS, "unix-abstract:sealane-load-%u", pid);
+    return true;
 }
 
 struct sealane_credentials *load_credentials(const char *who)

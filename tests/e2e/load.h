@@ -24,8 +24,9 @@ enum {
 uint64_t load_now_ms(void);
 void load_rest_ms(long ms);
 
-/* Where a server of this process, or of one it spawns, can listen over the link "local" or "tcp". */
-void load_address(const char *link, char address[LOAD_ADDRESS]);
+/* Where a server of this process, or of one it spawns, can listen over the link "local", "tcp" or "verbs". False: this host has no
+ * RDMA device. */
+bool load_address(const char *link, char address[LOAD_ADDRESS]);
 
 /* Ends the process unless the status is OK. */
 void load_must(enum sealane_status status, const char *what);

@@ -2,6 +2,7 @@
 /* stop_test.c - peers that are stopped (SIGSTOP) are noticed within dead_after_ms, by both roles, over each link; who only computes is
  * not taken for dead; and who was stopped itself does not take others for dead when it wakes.
  */
+#include "tests/e2e/load_link.h"
 #include "tests/e2e/load_peer.h"
 
 #include <criterion/criterion.h>
@@ -109,7 +110,7 @@ static void server_stops(const char *link)
     struct peer server;
     uint64_t stopped;
 
-    load_address(link, address);
+    address_of(link, address);
     server = peer_spawn("server", address, link, 0);
     cr_assert_eq(peer_ask(&server, 'l'), 'l');
     client = client_connect(link, address, DEAD_MS, false);
@@ -149,6 +150,11 @@ Test(stop, tcp_a_server_that_is_stopped_is_noticed_and_found_again_when_it_wakes
     server_stops("tcp");
 }
 
+Test(stop, verbs_a_server_that_is_stopped_is_noticed_and_found_again_when_it_wakes, .timeout = 60)
+{
+    server_stops("verbs");
+}
+
 /* ---- a stopped client ---- */
 
 static void client_stops(const char *link)
@@ -156,14 +162,15 @@ static void client_stops(const char *link)
     const struct sealane_server_options options = {.dead_after_ms = DEAD_MS};
     const struct load_options honest_load = {
         .steady = true, .small = true, .threads = 1, .most_outstanding = 4};
-    struct load_server *kitchen = load_server_new(link, &options);
+    struct load_server *kitchen;
     char address[LOAD_ADDRESS], why[LOAD_WHY];
     struct load_client honest;
     struct load *load;
     struct peer client;
     uint64_t stopped;
 
-    load_address(link, address);
+    address_of(link, address);
+    kitchen = load_server_new(link, &options);
     load_server_listen(kitchen, address);
     honest = client_connect(link, address, 0, false);
     client = peer_spawn("client", address, link, 0);
@@ -205,6 +212,11 @@ Test(stop, invariant_14_tcp_a_client_that_is_stopped_is_noticed_and_harms_no_oth
     client_stops("tcp");
 }
 
+Test(stop, invariant_14_verbs_a_client_that_is_stopped_is_noticed_and_harms_no_other, .timeout = 60)
+{
+    client_stops("verbs");
+}
+
 /* ---- nobody has to wait for the stopped ---- */
 
 enum {
@@ -223,7 +235,7 @@ static void calls_to_the_stopped(const char *link)
     struct peer server;
     uint64_t began;
 
-    load_address(link, address);
+    address_of(link, address);
     server = peer_spawn("server", address, link, 0);
     cr_assert_eq(peer_ask(&server, 'l'), 'l');
     client = client_connect(link, address, 0, false);
@@ -259,14 +271,20 @@ Test(stop, tcp_calls_to_a_stopped_server_are_given_up_and_their_channel_freed, .
     calls_to_the_stopped("tcp");
 }
 
+Test(stop, verbs_calls_to_a_stopped_server_are_given_up_and_their_channel_freed, .timeout = 60)
+{
+    calls_to_the_stopped("verbs");
+}
+
 static void server_of_the_stopped(const char *link)
 {
-    struct load_server *kitchen = load_server_new(link, NULL);
+    struct load_server *kitchen;
     char address[LOAD_ADDRESS];
     struct peer client;
     uint64_t began;
 
-    load_address(link, address);
+    address_of(link, address);
+    kitchen = load_server_new(link, NULL);
     load_server_listen(kitchen, address);
     client = peer_spawn("client", address, link, 0);
     cr_assert_eq(peer_ask(&client, 'c'), 'o');
@@ -292,6 +310,11 @@ Test(stop, tcp_a_server_of_a_stopped_client_is_freed, .timeout = 60)
     server_of_the_stopped("tcp");
 }
 
+Test(stop, verbs_a_server_of_a_stopped_client_is_freed, .timeout = 60)
+{
+    server_of_the_stopped("verbs");
+}
+
 /* ---- who computes is alive ---- */
 
 /* The lane lives while the applications of both ends compute: for three times what is deadly beside a node with a thread of its own. Between
@@ -300,11 +323,12 @@ static void applications_compute(const char *link, bool polled)
 {
     const uint32_t dead_after_ms = polled ? 1200 : 300, compute_ms = polled ? 450 : 900;
     const struct sealane_server_options options = {.dead_after_ms = dead_after_ms};
-    struct load_server *kitchen = load_server_new(link, &options);
+    struct load_server *kitchen;
     char address[LOAD_ADDRESS];
     struct load_client client;
 
-    load_address(link, address);
+    address_of(link, address);
+    kitchen = load_server_new(link, &options);
     load_server_listen(kitchen, address);
     client = client_connect(link, address, dead_after_ms, polled);
     call_once(&client, compute_ms);
@@ -328,6 +352,11 @@ Test(stop, tcp_applications_that_compute_are_alive, .timeout = 60)
     applications_compute("tcp", false);
 }
 
+Test(stop, verbs_applications_that_compute_are_alive, .timeout = 60)
+{
+    applications_compute("verbs", false);
+}
+
 Test(stop, local_a_polled_node_may_compute_for_less_than_half_of_dead_after_ms, .timeout = 60)
 {
     applications_compute("local", true);
@@ -336,6 +365,11 @@ Test(stop, local_a_polled_node_may_compute_for_less_than_half_of_dead_after_ms, 
 Test(stop, tcp_a_polled_node_may_compute_for_less_than_half_of_dead_after_ms, .timeout = 60)
 {
     applications_compute("tcp", true);
+}
+
+Test(stop, verbs_a_polled_node_may_compute_for_less_than_half_of_dead_after_ms, .timeout = 60)
+{
+    applications_compute("verbs", true);
 }
 
 /* ---- who was stopped itself ---- */
@@ -356,11 +390,12 @@ static void stop_and_wake(const struct peer *peer, int round)
 
 static void woken_client(const char *link)
 {
-    struct load_server *kitchen = load_server_new(link, NULL);
+    struct load_server *kitchen;
     char address[LOAD_ADDRESS];
     struct peer client;
 
-    load_address(link, address);
+    address_of(link, address);
+    kitchen = load_server_new(link, NULL);
     load_server_listen(kitchen, address);
     client = peer_spawn("client", address, link, HASTY_MS);
     cr_assert_eq(peer_ask(&client, 'c'), 'o');
@@ -388,6 +423,11 @@ Test(stop, tcp_a_client_that_wakes_does_not_take_its_server_for_dead, .timeout =
     woken_client("tcp");
 }
 
+Test(stop, verbs_a_client_that_wakes_does_not_take_its_server_for_dead, .timeout = 60)
+{
+    woken_client("verbs");
+}
+
 static void woken_server(const char *link)
 {
     struct outcome held = {0};
@@ -395,7 +435,7 @@ static void woken_server(const char *link)
     struct load_client client;
     struct peer server;
 
-    load_address(link, address);
+    address_of(link, address);
     server = peer_spawn("server", address, link, HASTY_MS);
     cr_assert_eq(peer_ask(&server, 'l'), 'l');
     client = client_connect(link, address, 0, false);
@@ -422,4 +462,9 @@ Test(stop, local_a_server_that_wakes_does_not_take_its_client_for_dead, .timeout
 Test(stop, tcp_a_server_that_wakes_does_not_take_its_client_for_dead, .timeout = 60)
 {
     woken_server("tcp");
+}
+
+Test(stop, verbs_a_server_that_wakes_does_not_take_its_client_for_dead, .timeout = 60)
+{
+    woken_server("verbs");
 }

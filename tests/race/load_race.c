@@ -61,7 +61,7 @@ static void open_world(const char *link, uint32_t lane_grace_ms, bool polled)
     char address[LOAD_ADDRESS];
 
     w.kitchen = load_server_new(link, NULL);
-    load_address(link, address);
+    (void)load_address(link, address);
     load_server_listen(w.kitchen, address);
     w.client = load_client_open(address, &options, polled);
     sealane_channel_on_state(w.client.channel, told, &w);

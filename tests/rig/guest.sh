@@ -8,6 +8,7 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null
 mkdir -p /dev/shm /dev/pts
+ln -s /proc/self/fd /dev/fd
 mount -t devpts pts /dev/pts
 for folder in /tmp /run /dev/shm; do
     mount -t tmpfs -o mode=1777 tmpfs "$folder"

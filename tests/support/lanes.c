@@ -3,6 +3,7 @@
 #include "tests/support/lanes.h"
 
 #include "tests/support/certs.h"
+#include "tests/support/rdma.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -99,6 +100,15 @@ void lanes_init(struct lanes *lanes, bool fake)
                                                      .owner = &lanes->end[i]};
     }
     lanes->options[1].server_name = "dns:server.test";
+}
+
+void lanes_over_verbs(struct lanes *lanes)
+{
+    if (!rdma_host()[0])
+        cr_skip_test("this host has no RDMA device with an address");
+    lanes_init(lanes, false);
+    (void)rdma_address(lanes->address, sizeof(lanes->address), 1);
+    lanes->options[0].link = lanes->options[1].link = "verbs";
 }
 
 void lanes_use_aead(struct lanes *lanes, enum sealane_aead aead)

@@ -48,6 +48,9 @@ struct lanes {
 void lanes_init(struct lanes *lanes, bool fake);
 void lanes_listen(struct lanes *lanes);
 
+/* In the place of lanes_init: over link_verbs. Skips the test where there is no RDMA device. */
+void lanes_over_verbs(struct lanes *lanes);
+
 /* Both ends seal with this only. Between _init and _listen. */
 void lanes_use_aead(struct lanes *lanes, enum sealane_aead aead);
 

@@ -485,6 +485,13 @@ Test(lane_epoch, invariant_3_thousands_of_epochs_are_crossed_over_tcp)
     cross("tcp");
 }
 
+Test(lane_epoch, invariant_3_thousands_of_epochs_are_crossed_over_verbs)
+{
+    lanes_over_verbs(&lanes);
+    open_ends(8);
+    cross("verbs");
+}
+
 Test(lane_epoch, invariant_3_thousands_of_epochs_are_crossed_while_jobs_of_old_ones_are_in_flight)
 {
     lanes_init(&lanes, true);

@@ -43,7 +43,8 @@ static uint8_t tensor[4 * CHUNK], message[MESSAGE];
 enum carrier {
     FAKE,
     LOCAL,
-    TCP
+    TCP,
+    VERBS
 };
 
 /* What is to be done to a record once it and the next have arrived, before the reader is told. */
@@ -55,12 +56,14 @@ struct attack {
     size_t stride;
 };
 
-static const struct attack *pending; /* over tcp, where bytes reach the ring in the reader's poll */
-static struct sl_link_ops harmed_tcp; /* link_tcp's, but for poll */
+static const struct attack *
+    pending; /* over tcp and verbs, where bytes reach the ring in the reader's poll, or whenever they like */
+static const struct sl_link_ops *whole; /* link_tcp's or link_verbs' */
+static struct sl_link_ops harmed;       /* the same, but for poll */
 
 static int harmed_poll(struct sl_port *port, struct sl_link_event *events, int max)
 {
-    int count = sl_link_tcp.poll(port, events, max), seen = 0;
+    int count = whole->poll(port, events, max), seen = 0;
     uint32_t slots = 0;
 
     while (pending && slots < 2) {
@@ -70,7 +73,7 @@ static int harmed_poll(struct sl_port *port, struct sl_link_event *events, int m
                 slots += events[seen].immediate >> 1;
         }
         if (slots < 2)
-            count += sl_link_tcp.poll(port, events + count, max - count);
+            count += whole->poll(port, events + count, max - count);
     }
     if (pending)
         pending->run(pending);
@@ -118,20 +121,35 @@ static enum sealane_status on_event(void *owner, struct sl_lane *lane, struct sl
     return SEALANE_OK;
 }
 
+/* Has attacks come between a carrier and its reader. */
+static void harm(enum carrier carrier)
+{
+    static const struct sl_link_ops *const links[] = {&harmed, NULL};
+
+    whole = carrier == TCP ? &sl_link_tcp : NULL;
+#ifdef SEALANE_VERBS
+    if (carrier == VERBS)
+        whole = &sl_link_verbs;
+#endif
+    if (!whole)
+        return;
+    harmed = *whole;
+    harmed.poll = harmed_poll;
+    lanes.links = links;
+}
+
 static void listen_small(enum carrier carrier)
 {
-    static const struct sl_link_ops *const links[] = {&harmed_tcp, NULL};
-
     memset(message, 'm', sizeof(message));
     for (size_t i = 0; i < sizeof(tensor); i++)
         tensor[i] = (uint8_t)(i % CHUNK * 7 + 1); /* every chunk is the same */
-    lanes_init(&lanes, carrier == FAKE);
-    if (carrier == TCP) {
-        harmed_tcp = sl_link_tcp;
-        harmed_tcp.poll = harmed_poll;
-        lanes.links = links;
+    if (carrier == VERBS)
+        lanes_over_verbs(&lanes);
+    else
+        lanes_init(&lanes, carrier == FAKE);
+    if (carrier == TCP)
         (void)snprintf(lanes.address, sizeof(lanes.address), "127.0.0.1:0");
-    }
+    harm(carrier);
     for (int i = 0; i < 2; i++) {
         lanes.options[i].on_event = on_event;
         lanes.options[i].owner = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane_splice_test.c - everything that somebody who can write a ring can do to one record, as a table, for both rings, both directions
- * and three carriers: an older record in its place, one of another lane, direction, ring, epoch or connection, its neighbour, less of
+ * and four carriers: an older record in its place, one of another lane, direction, ring, epoch or connection, its neighbour, less of
  * it, more of it, a bit of each field. The record is harmed after it was written and before its reader looks. The lane ends with
  * DATA_LOSS, nothing from the harmed record on is delivered, and another lane of the same nodes goes on. */
 #include "tests/transport/lane_pairs.h"
@@ -386,7 +386,7 @@ static bool victim_judged(struct lanes *all)
     return pairs[0].closed[victim.to] > 0 || all_read(all);
 }
 
-static void attack_once(const struct harm *harm, enum carrier carrier)
+static void attack_once(const struct harm *harm)
 {
     struct pair *pair = &pairs[0];
     struct sl_receiver *rx;
@@ -413,7 +413,7 @@ static void attack_once(const struct harm *harm, enum carrier carrier)
     write_records(pair, 1 - victim.to, victim.ring == SL_RING_BULK ? 2 : 0);
     if (victim.ring == SL_RING_MESSAGE)
         write_records(pair, 1 - victim.to, 0);
-    if (carrier == TCP)
+    if (whole)
         pending = &attack;
     else
         harm->run(&attack);
@@ -441,7 +441,7 @@ static void attack_all(enum carrier carrier, enum sl_ring_id ring)
             if (harms[i].run == do_other_lane) /* its seqs must be those of a young lane */
                 close_pair(&pairs[1]);
             if (harms[i].where == BOTH || harms[i].where == only[ring])
-                attack_once(&harms[i], carrier);
+                attack_once(&harms[i]);
         }
     }
     histories_free();
@@ -460,6 +460,10 @@ Test(lane_splice, invariant_4_a_harmed_frame_ends_its_lane_over_tcp)
 {
     attack_all(TCP, SL_RING_MESSAGE);
 }
+Test(lane_splice, invariant_4_a_harmed_frame_ends_its_lane_over_verbs)
+{
+    attack_all(VERBS, SL_RING_MESSAGE);
+}
 Test(lane_splice, invariant_4_a_harmed_chunk_ends_its_lane_over_the_fake)
 {
     attack_all(FAKE, SL_RING_BULK);
@@ -471,6 +475,10 @@ Test(lane_splice, invariant_4_a_harmed_chunk_ends_its_lane_over_link_local)
 Test(lane_splice, invariant_4_a_harmed_chunk_ends_its_lane_over_tcp)
 {
     attack_all(TCP, SL_RING_BULK);
+}
+Test(lane_splice, invariant_4_a_harmed_chunk_ends_its_lane_over_verbs)
+{
+    attack_all(VERBS, SL_RING_BULK);
 }
 
 /* ---- BULK records that lie ---- */

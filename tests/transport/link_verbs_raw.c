@@ -2,16 +2,15 @@
 /* link_verbs_raw.c - see link_verbs_raw.h. */
 #include "tests/transport/link_verbs_raw.h"
 
+#include "tests/support/rdma.h"
 #include "transport/address.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,59 +21,15 @@ enum {
 
 static const uint8_t hello_right[8] = {'S', 'L', 'V', 'B', 1};
 
-/* ---- addresses ---- */
-
-/* The IPv4 address behind the first GID that is one (::ffff:a.b.c.d): on RoCE, that of the device's interface. */
-static bool device_address(struct ibv_context *verbs, char *to, size_t bytes)
-{
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    union ibv_gid gid;
-    char text[INET_ADDRSTRLEN];
-
-    for (int i = 0; i < 16; i++) {
-        if (ibv_query_gid(verbs, 1, i, &gid) != 0 || memcmp(gid.raw, mapped, sizeof(mapped)) != 0)
-            continue;
-        (void)snprintf(to, bytes, "%s", inet_ntop(AF_INET, gid.raw + 12, text, sizeof(text)));
-        return true;
-    }
-    return false;
-}
-
-/* The host part: what the rig says, or the first that a device has. Empty: none. */
-static const char *host(void)
-{
-    static char found[64];
-    const char *rig = getenv("SEALANE_RIG_ADDRESS");
-    int count = 0;
-    struct ibv_device **devices;
-
-    if (rig || found[0])
-        return rig ? rig : found;
-    devices = ibv_get_device_list(&count);
-    for (int i = 0; i < count && !found[0]; i++) {
-        struct ibv_context *verbs = ibv_open_device(devices[i]);
-
-        if (verbs && !device_address(verbs, found, sizeof(found)))
-            found[0] = '\0';
-        if (verbs)
-            (void)ibv_close_device(verbs);
-    }
-    if (devices)
-        ibv_free_device_list(devices);
-    return found;
-}
-
 void raw_skip_without_device(void)
 {
-    if (!host()[0])
+    if (!rdma_host()[0])
         cr_skip_test("this host has no RDMA device with an address");
 }
 
-/* Below the ports that the kernel gives out. */
 void raw_address(char *to, size_t bytes, const char *name)
 {
-    (void)snprintf(to, bytes, "%s:%d", host()[0] ? host() : "127.0.0.1",
-                   (name[0] == 'n' ? 10000 : 20000) + (int)getpid() % 10000);
+    (void)rdma_address(to, bytes, name[0] != 'n');
 }
 
 /* ---- the victim ---- */

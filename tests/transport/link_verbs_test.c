@@ -367,6 +367,36 @@ Test(link_verbs, leaves_all_writes_of_a_turn_with_few_completions)
     pair_down(&pair);
 }
 
+/* More of them than are posted again together, and the link takes no receives any more. */
+Test(link_verbs, tells_all_that_came_before_the_end)
+{
+    enum {
+        WRITES = 2 * SLOTS
+    };
+    struct sl_link_event events[WRITES + 4];
+    int64_t until = contract_now_ms() + EVENT_LIMIT_MS;
+    struct link_pair pair;
+    struct sl_verbs *verbs;
+    int count = 0;
+
+    pair_up(&pair, &verbs_world);
+    for (uint32_t i = 0; i < WRITES; i++)
+        cr_assert_eq(write_to(&pair, CONNECTING, (enum sl_ring_id)(i % 2), i / 2, (uint8_t)i),
+                     SEALANE_OK);
+    side_drop(&pair, CONNECTING);
+    verbs = sl_verbs_of(pair.sides[ACCEPTING].link);
+    while (!verbs->over && contract_now_ms() < until)
+        (void)sl_verbs_completions(verbs->device, 1000);
+    cr_assert(verbs->over);
+    while (count < WRITES + 1 && contract_now_ms() < until)
+        count += sl_link_verbs.poll(pair.sides[ACCEPTING].port, events + count, WRITES + 4 - count);
+    cr_assert_eq(count, WRITES + 1);
+    for (int i = 0; i < WRITES; i++)
+        cr_assert_eq(events[i].kind, SL_LINK_ARRIVED, "event %d", i);
+    cr_assert_eq(events[WRITES].kind, SL_LINK_GONE);
+    pair_down(&pair);
+}
+
 /* ---- a device that seems to be away; link_verbs_lost_test.c takes it away ---- */
 
 static bool away;

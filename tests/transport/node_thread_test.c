@@ -4,11 +4,13 @@
  * itself in race.call and race.soak. */
 #include "kitchen.sealane.h"
 #include "tests/support/certs.h"
+#include "tests/support/rdma.h"
 #include "transport/lane_inside.h"
 #include "transport/link.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,6 +297,15 @@ Test(node_thread, invariant_7_lanes_over_tcp_are_touched_by_their_nodes_thread_o
     expect_own_thread_only("127.0.0.1:0", "tcp");
 }
 
+Test(node_thread, invariant_7_lanes_over_verbs_are_touched_by_their_nodes_thread_only)
+{
+    char address[64];
+
+    if (!rdma_address(address, sizeof(address), 0))
+        cr_skip_test("this host has no RDMA device with an address");
+    expect_own_thread_only(address, "verbs");
+}
+
 /* The look is not blind. */
 static void *close_from_outside(void *argument)
 {
@@ -312,5 +323,41 @@ Test(node_thread, a_foreign_hand_is_seen)
     cr_assert_eq(pthread_create(&thread, NULL, close_from_outside, node), 0);
     cr_assert_eq(pthread_join(thread, NULL), 0);
     cr_assert_eq(atomic_load(&strangers), 1);
+    sealane_node_free(node);
+}
+
+/* ---- a node is told to end just as it is about to sleep ---- */
+
+static sem_t falling_asleep, told;
+static atomic_bool held;
+
+void __real_sl_inbox_sleep_begin(struct sl_inbox *inbox);
+void __wrap_sl_inbox_sleep_begin(struct sl_inbox *inbox);
+void __wrap_sl_inbox_sleep_begin(struct sl_inbox *inbox)
+{
+    if (atomic_exchange(&held, false)) {
+        (void)sem_post(&falling_asleep);
+        (void)sem_wait(&told);
+    }
+    __real_sl_inbox_sleep_begin(inbox);
+}
+
+void __real_sl_inbox_wake(struct sl_inbox *inbox);
+void __wrap_sl_inbox_wake(struct sl_inbox *inbox);
+void __wrap_sl_inbox_wake(struct sl_inbox *inbox)
+{
+    __real_sl_inbox_wake(inbox);
+    (void)sem_post(&told);
+}
+
+Test(node_thread, a_node_that_is_freed_as_it_falls_asleep_ends, .timeout = 10)
+{
+    struct sealane_node *node;
+
+    cr_assert_eq(sem_init(&falling_asleep, 0, 0), 0);
+    cr_assert_eq(sem_init(&told, 0, 0), 0);
+    atomic_store(&held, true);
+    cr_assert_eq(sealane_node_new(NULL, &node), SEALANE_OK);
+    cr_assert_eq(sem_wait(&falling_asleep), 0);
     sealane_node_free(node);
 }

@@ -145,6 +145,23 @@ Test(route, to_this_host_tries_the_twins_first)
                          "[::1]:7000 over tcp\n");
 }
 
+/* link_tcp under that name: which carriers there are decides the ways, not the device. */
+Test(route, past_a_device_goes_over_tcp_too)
+{
+    const struct sealane_node_options options = {.polled = true};
+    struct sl_link_ops rdma = sl_link_tcp;
+    const struct sl_link_ops *const links[] = {&rdma, &sl_link_tcp, NULL};
+
+    rdma.name = "verbs";
+    sealane_node_free(node);
+    cr_assert_eq(sl_node_new(&options, &(struct sl_node_setup){.links = links}, &node), SEALANE_OK);
+    cr_assert_str_eq(ways(&(struct sl_route_wish){.target = "192.0.2.1:7000"}),
+                     "192.0.2.1:7000 over verbs\n"
+                     "192.0.2.1:7000 over tcp\n");
+    sealane_node_free(node);
+    node = NULL; /* which goes over the stack's links */
+}
+
 /* RFC 5737 and RFC 3849: nobody's addresses. */
 Test(route, to_another_host_is_tcp_only)
 {
