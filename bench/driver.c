@@ -28,9 +28,13 @@ static const struct contender contenders[BENCH_CONTENDERS] = {
     [BENCH_LOCAL_UNSEALED] = {"  unsealed", NULL, "-unsealed", "local"},
     [BENCH_TCP] = {"sealane tcp", NULL, "", "tcp"},
     [BENCH_TCP_UNSEALED] = {"  unsealed", NULL, "-unsealed", "tcp"},
+    [BENCH_VERBS] = {"sealane verbs", NULL, "", "verbs"},
+    [BENCH_VERBS_UNSEALED] = {"  unsealed", NULL, "-unsealed", "verbs"},
     [BENCH_GRPC] = {"gRPC TLS 1.3 mutual", "grpc-peer", "", "tcp"},
     [BENCH_RAW_TCP] = {"raw TCP", "raw-peer", "", "tcp"},
     [BENCH_RAW_UNIX] = {"raw UNIX", "raw-peer", "", "local"},
+    [BENCH_RAW_VERBS] = {"raw verbs", "verbs-peer", "", "verbs"},
+    [BENCH_PERFTEST] = {"perftest", "perftest-peer", "", "verbs"},
 };
 
 static void program_path(const struct contender *who, const char *own, char *path, size_t size)
@@ -44,13 +48,22 @@ static void program_path(const struct contender *who, const char *own, char *pat
         (void)snprintf(path, size, "%s%s", own, who->suffix);
 }
 
+static bool over_verbs(const char *link)
+{
+    return link && strcmp(link, "verbs") == 0;
+}
+
+/* perftest polls: its latency is one where both ends do. */
 static bool takes_part(const struct contender *who, const struct bench_options *options)
 {
     char path[600];
 
-    if (who->program && options->alone)
+    if ((who->program && options->alone) || over_verbs(options->link) != over_verbs(who->link))
         return false;
     if (!who->program && options->link && strcmp(options->link, who->link) != 0)
+        return false;
+    if (who == &contenders[BENCH_PERFTEST] && strcmp(options->shape, "unary") == 0 &&
+        (options->regime != BENCH_POLL || options->outstanding != 1))
         return false;
     program_path(who, options->program, path, sizeof(path));
     return access(path, X_OK) == 0;
@@ -65,14 +78,44 @@ struct order {
     pid_t server;
 };
 
+static bool is_elsewhere(const struct bench_options *options, const char *role)
+{
+    return options->server_by && strcmp(role, "server") == 0;
+}
+
 static _Noreturn void become(const struct bench_options *options, const struct order *order,
                              int out)
 {
     char program[600], bytes[32], outstanding[32], seconds[32], server[32];
     int regime = options->regime;
+    const char *arguments[] = {options->server_by,
+                               program,
+                               "--role",
+                               order->role,
+                               "--shape",
+                               options->shape,
+                               "--certs",
+                               options->certs,
+                               "--link",
+                               order->who->link,
+                               "--address",
+                               order->address,
+                               "--regime",
+                               "",
+                               "--bytes",
+                               bytes,
+                               "--outstanding",
+                               outstanding,
+                               "--seconds",
+                               seconds,
+                               "--server",
+                               server,
+                               NULL};
+    const char **command = arguments + !is_elsewhere(options, order->role);
 
     if (order->who == &contenders[BENCH_GRPC] && regime == BENCH_POLL)
         regime = BENCH_FREE;
+    arguments[13] = bench_regime_names[regime];
     program_path(order->who, options->program, program, sizeof(program));
     (void)snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)options->bytes);
     (void)snprintf(outstanding, sizeof(outstanding), "%u", options->outstanding);
@@ -80,11 +123,8 @@ static _Noreturn void become(const struct bench_options *options, const struct o
     (void)snprintf(server, sizeof(server), "%d", (int)order->server);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)dup2(out, STDOUT_FILENO);
-    (void)execl(program, program, "--role", order->role, "--shape", options->shape, "--certs",
-                options->certs, "--link", order->who->link, "--address", order->address, "--regime",
-                bench_regime_names[regime], "--bytes", bytes, "--outstanding", outstanding,
-                "--seconds", seconds, "--server", server, (char *)NULL);
-    (void)fprintf(stderr, "bench: cannot run %s: %s\n", program, strerror(errno));
+    (void)execv(*command, (char **)command);
+    (void)fprintf(stderr, "bench: cannot run %s: %s\n", *command, strerror(errno));
     _exit(127);
 }
 
@@ -112,24 +152,27 @@ static pid_t spawn(const struct bench_options *options, const struct order *orde
 static struct bench_figure run(const struct bench_options *options, const struct contender *who)
 {
     struct bench_figure f;
-    struct order order = {.who = who, .role = "server", .address = "127.0.0.1:0"};
+    struct order order = {.who = who, .role = "server", .address = options->address};
     char name[64], ready[256], line[256];
-    pid_t client;
+    pid_t server, client;
     int status;
 
     (void)snprintf(name, sizeof(name), "%ssealane-bench-%d",
                    who->program ? "" : "unix-abstract:", (int)getpid());
     if (strcmp(who->link, "local") == 0)
         order.address = name;
-    order.server = spawn(options, &order, ready);
+    else if (!order.address)
+        order.address = "127.0.0.1:0";
+    server = spawn(options, &order, ready);
     if (strncmp(ready, "ready ", 6) != 0)
         bench_die(who->name, ready);
+    order.server = is_elsewhere(options, order.role) ? 0 : server;
     order.role = "client";
     order.address = ready + 6;
     client = spawn(options, &order, line);
     (void)waitpid(client, &status, 0);
-    (void)kill(order.server, SIGKILL);
-    (void)waitpid(order.server, NULL, 0);
+    (void)kill(server, SIGKILL);
+    (void)waitpid(server, NULL, 0);
     if (status != 0 || sscanf(line, "figure %lf %lf %lf %lf %lf %lf", &f.p50_us, &f.p99_us,
                               &f.calls_per_s, &f.gb_per_s, &f.cpu_s, &f.others_cpus) != 6)
         bench_die(who->name, line);
@@ -213,7 +256,8 @@ static void header(const struct bench_options *options, int argc, char **argv)
         (void)printf(" %s", argv[i]);
     (void)printf(
         "\n# Medians of the quieter half of %d rounds of %g s; in each everybody in turn, with fresh processes. GB/s and CPU s/GB count the payload\n"
-        "# once; CPU: both ends; others: CPUs that the rest of the machine used meanwhile.\n"
+        "# once; CPU: both ends; others: CPUs that the rest of the machine used meanwhile. / raw: the share of the\n"
+        "# plain peer's rate over the same carrier, or the multiple of its p50.\n"
         "# free: ends sleep, the scheduler places them. pin: ends sleep, all on one CPU. poll: ends never sleep, a CPU each (gRPC\n"
         "# cannot: it runs free).\n",
         options->rounds, options->seconds);
@@ -229,9 +273,32 @@ static void bytes_text(uint64_t bytes, char text[32])
         (void)snprintf(text, 32, "%llu B", (unsigned long long)bytes);
 }
 
+/* The plain peer over the same carrier. */
+static const struct bench_figure *raw_of(const struct contender *who,
+                                         const struct bench_figure figures[BENCH_CONTENDERS])
+{
+    if (over_verbs(who->link))
+        return &figures[BENCH_RAW_VERBS];
+    return &figures[strcmp(who->link, "tcp") == 0 ? BENCH_RAW_TCP : BENCH_RAW_UNIX];
+}
+
+/* Latency where that is all there is to see, else what is done in a second. */
+static void ratio_print(const struct bench_options *options, const struct bench_figure *f,
+                        const struct bench_figure *raw)
+{
+    double ratio = strcmp(options->shape, "unary") == 0 && options->outstanding == 1
+                       ? f->p50_us / raw->p50_us
+                       : f->calls_per_s / raw->calls_per_s;
+
+    if (isfinite(ratio) && ratio > 0)
+        (void)printf(" %7.2f\n", ratio);
+    else
+        (void)printf(" %7s\n", "-");
+}
+
 static void row_print(const struct contender *who, const struct bench_figure *f)
 {
-    (void)printf("  %-20s %10.2f %10.2f %11.0f %8.3f %10.2f %8.3f %7.2f\n", who->name, f->p50_us,
+    (void)printf("  %-20s %10.2f %10.2f %11.0f %8.3f %10.2f %8.3f %7.2f", who->name, f->p50_us,
                  f->p99_us, f->calls_per_s, f->gb_per_s, f->cpu_s * 1e6,
                  f->cpu_s * f->calls_per_s / f->gb_per_s, f->others_cpus);
 }
@@ -246,11 +313,13 @@ static void point_print(const struct bench_options *options,
                  bench_regime_names[options->regime]);
     if (strcmp(options->shape, "tensor") == 0)
         (void)printf(", %u source buffers in turn", bench_sources(options->bytes));
-    (void)printf("\n  %-20s %10s %10s %11s %8s %10s %8s %7s\n", "", "p50 us", "p99 us", "calls/s",
-                 "GB/s", "CPU us", "CPU s/GB", "others");
+    (void)printf("\n  %-20s %10s %10s %11s %8s %10s %8s %7s %7s\n", "", "p50 us", "p99 us",
+                 "calls/s", "GB/s", "CPU us", "CPU s/GB", "others", "/ raw");
     for (int i = 0; i < BENCH_CONTENDERS; i++) {
-        if (figures[i].calls_per_s > 0)
-            row_print(&contenders[i], &figures[i]);
+        if (figures[i].calls_per_s == 0)
+            continue;
+        row_print(&contenders[i], &figures[i]);
+        ratio_print(options, &figures[i], raw_of(&contenders[i], figures));
     }
     (void)fflush(stdout);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* driver.h - runs every contender in turn, several rounds, each with a fresh server and client process, and prints the medians and
- * what issue 3 asks of them. */
+ * what is asked of them. */
 #ifndef BENCH_DRIVER_H
 #define BENCH_DRIVER_H
 
@@ -12,9 +12,13 @@ enum bench_contender {
     BENCH_LOCAL_UNSEALED, /* the same with a copy in the AEAD's place */
     BENCH_TCP,
     BENCH_TCP_UNSEALED,
+    BENCH_VERBS,
+    BENCH_VERBS_UNSEALED,
     BENCH_GRPC, /* TLS 1.3, mutual certificates; never polls: in regime poll it runs free */
     BENCH_RAW_TCP,
     BENCH_RAW_UNIX,
+    BENCH_RAW_VERBS,
+    BENCH_PERFTEST, /* ib_write_bw and, where regime poll means something, ib_write_lat */
     BENCH_CONTENDERS
 };
 

@@ -27,11 +27,13 @@ static void usage(const char *program)
 {
     (void)fprintf(
         stderr,
-        "usage: %s --certs DIR [--link local|tcp] [--regime free|pin|poll] [--alone] [--bytes N] [--outstanding N]\n"
-        "          [--seconds S] [--rounds N]\n"
+        "usage: %s --certs DIR [--link local|tcp|verbs] [--regime free|pin|poll] [--alone] [--bytes N] [--outstanding N]\n"
+        "          [--seconds S] [--rounds N] [--address A] [--server-by PROGRAM]\n"
         "DIR holds ca.pem server.pem server.key client.pem client.key (tools/bench.sh makes them).\n"
-        "Without --link both, without --regime all, without --bytes the program's own points; --alone leaves out gRPC and raw "
-        "sockets.\n",
+        "Without --link local and tcp, without --regime all, without --bytes the program's own points; --alone leaves out gRPC and "
+        "raw peers.\n"
+        "--link verbs needs --address, the numeric address of an RDMA device's interface. PROGRAM starts servers elsewhere: it is run "
+        "with\na server's command line, and what it prints is the server's. CPU is the client's alone then.\n",
         program);
     exit(2);
 }
@@ -46,19 +48,13 @@ static int regime_of(const char *name)
 }
 
 static const struct option known[] = {
-    {"role", required_argument, NULL, 'r'},
-    {"shape", required_argument, NULL, 'h'},
-    {"certs", required_argument, NULL, 'c'},
-    {"link", required_argument, NULL, 'l'},
-    {"address", required_argument, NULL, 'a'},
-    {"regime", required_argument, NULL, 'g'},
-    {"alone", no_argument, NULL, 'x'},
-    {"bytes", required_argument, NULL, 'b'},
-    {"seconds", required_argument, NULL, 's'},
-    {"outstanding", required_argument, NULL, 'o'},
-    {"rounds", required_argument, NULL, 'n'},
-    {"server", required_argument, NULL, 'p'},
-    {NULL, 0, NULL, 0},
+    {"role", required_argument, NULL, 'r'},      {"shape", required_argument, NULL, 'h'},
+    {"certs", required_argument, NULL, 'c'},     {"link", required_argument, NULL, 'l'},
+    {"address", required_argument, NULL, 'a'},   {"regime", required_argument, NULL, 'g'},
+    {"alone", no_argument, NULL, 'x'},           {"bytes", required_argument, NULL, 'b'},
+    {"seconds", required_argument, NULL, 's'},   {"outstanding", required_argument, NULL, 'o'},
+    {"rounds", required_argument, NULL, 'n'},    {"server", required_argument, NULL, 'p'},
+    {"server-by", required_argument, NULL, 'y'}, {NULL, 0, NULL, 0},
 };
 
 static bool option_take(struct bench_options *options, int option)
@@ -75,7 +71,8 @@ static bool option_take(struct bench_options *options, int option)
         return true;
     case 'l':
         options->link = optarg;
-        return strcmp(optarg, "local") == 0 || strcmp(optarg, "tcp") == 0;
+        return strcmp(optarg, "local") == 0 || strcmp(optarg, "tcp") == 0 ||
+               strcmp(optarg, "verbs") == 0;
     case 'a':
         options->address = optarg;
         return true;
@@ -100,6 +97,9 @@ static bool option_take(struct bench_options *options, int option)
     case 'p':
         options->server = (pid_t)atoi(optarg);
         return true;
+    case 'y':
+        options->server_by = optarg;
+        return true;
     default:
         return false;
     }
@@ -119,6 +119,8 @@ void bench_options_parse(struct bench_options *options, int argc, char **argv)
         usage(argv[0]);
     if (options->role && (!options->address || options->regime < 0 || !options->link ||
                           options->bytes == 0 || options->outstanding == 0))
+        usage(argv[0]);
+    if (options->link && strcmp(options->link, "verbs") == 0 && !options->address)
         usage(argv[0]);
 }
 
@@ -171,10 +173,13 @@ double bench_now_s(void)
     return seconds_of(CLOCK_MONOTONIC);
 }
 
+/* A server elsewhere (0) has its own clock. */
 static double cpu_of_both_s(pid_t server)
 {
     clockid_t clock;
 
+    if (server == 0)
+        return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     if (clock_getcpuclockid(server, &clock) != 0)
         bench_die("clock_getcpuclockid", "no such server");
     return seconds_of(CLOCK_PROCESS_CPUTIME_ID) + seconds_of(clock);

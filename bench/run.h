@@ -33,15 +33,16 @@ struct bench_options {
     const char *role;    /* "server" or "client"; NULL: driver */
     const char *shape;   /* of peers: "unary" (an echo) or "tensor" (one way, a small answer) */
     const char *certs;   /* folder: ca.pem server.pem server.key client.pem client.key */
-    const char *link;    /* "local" or "tcp"; driver: NULL for both */
-    const char *address; /* where to listen or whom to call */
+    const char *link;    /* "local", "tcp" or "verbs"; driver: NULL for the first two */
+    const char *address; /* where to listen or whom to call; driver: where servers shall listen */
     int regime;          /* driver: -1 for all */
     bool alone;          /* driver: without gRPC and raw sockets */
     uint64_t bytes;      /* payload of a call; driver: 0 for the program's points */
     uint32_t outstanding;
     double seconds; /* of one measurement */
     int rounds;
-    pid_t server; /* whose CPU time a client adds to its own */
+    pid_t server;          /* whose CPU time a client adds to its own; 0: nobody's */
+    const char *server_by; /* driver: a program that starts servers elsewhere */
 };
 
 /* Ends the program with a usage text when they make no sense. */

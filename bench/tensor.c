@@ -72,6 +72,17 @@ static int client(const struct bench_options *options)
     return made ? 0 : 1;
 }
 
+/* Where both ends and the device have processors of their own; Soft-RoCE is none. */
+static void judge_verbs(const struct bench_figure *f)
+{
+    double raw =
+        f[BENCH_PERFTEST].gb_per_s > 0 ? f[BENCH_PERFTEST].gb_per_s : f[BENCH_RAW_VERBS].gb_per_s;
+
+    bench_asked_least("1 MiB GB/s of the raw write's, verbs, unsealed",
+                      f[BENCH_VERBS_UNSEALED].gb_per_s / raw, 0.9);
+    bench_asked_least("1 MiB GB/s of the raw write's, verbs", f[BENCH_VERBS].gb_per_s / raw, 0.7);
+}
+
 /* The same bytes in flight, in large pieces and in small ones. */
 static void judge_large(const struct bench_figure *small, const struct bench_figure *large)
 {
@@ -94,6 +105,7 @@ static void judge(const struct bench_table *table)
                               f[BENCH_TCP].gb_per_s / f[BENCH_GRPC].gb_per_s, 3);
             bench_asked_least("1 MiB GB/s, local / gRPC TLS",
                               f[BENCH_LOCAL].gb_per_s / f[BENCH_GRPC].gb_per_s, 6);
+            judge_verbs(f);
         }
         if (point->bytes == 1 << 20 && point->outstanding == 128)
             small = f;
