@@ -72,6 +72,13 @@ struct sl_verbs_theirs {
     size_t bytes, stride, slots; /* slots is 0 before attach */
 };
 
+/* Memory that writes leave from. Small ones are inline and need no registration: it is made for the first that is not. */
+struct sl_verbs_source {
+    const uint8_t *base; /* NULL: none */
+    size_t bytes;
+    struct ibv_mr *mr; /* NULL: not registered yet */
+};
+
 /* A posted receive, or one that came and waits to be told or posted again. */
 struct sl_verbs_receive {
     uint32_t immediate;
@@ -136,7 +143,7 @@ struct sl_verbs {
 
     /* link_verbs_out.c */
     struct sl_verbs_theirs theirs[SL_RING_COUNT];
-    struct ibv_mr *sources[SL_VERBS_SOURCES_MAX];
+    struct sl_verbs_source sources[SL_VERBS_SOURCES_MAX]; /* front filled first */
     struct ibv_send_wr *writes; /* [SL_VERBS_WORK_MAX] by number; NULL before attach */
     struct ibv_sge *places;     /* the same */
     uint32_t writes_max, inline_max, write_bytes_max;
@@ -289,6 +296,7 @@ SEALANE_RESULT sl_verbs_attach(struct sl_link *link, enum sl_ring_id id,
                                const uint8_t descriptor[SL_GRANT_BYTES], size_t bytes,
                                size_t stride);
 SEALANE_RESULT sl_verbs_sources(struct sl_link *link, const void *base, size_t bytes);
+void sl_verbs_forget(struct sl_link *link, const void *base);
 SEALANE_RESULT sl_verbs_send(struct sl_link *link, const uint8_t *bytes, size_t count);
 SEALANE_RESULT sl_verbs_write_imm(struct sl_link *link, const struct sl_link_write *write);
 
