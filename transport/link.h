@@ -25,6 +25,7 @@ struct sl_port; /* the provider's; opaque here */
 enum {
     SL_GRANT_BYTES = 32,       /* a ring's descriptor; travels inside TLS only */
     SL_LINK_SEND_BYTES = 4096, /* most bytes of one two-sided send */
+    SL_LINK_SOURCES = 8,       /* places at a time that a link takes writes from, at least */
     SL_ADDRESS_BYTES = 128     /* an address, its end included */
 };
 
@@ -110,7 +111,7 @@ struct sl_link_ops {
     (struct sl_link *link, enum sl_ring_id ring, const uint8_t descriptor[SL_GRANT_BYTES],
      size_t bytes, size_t stride);
 
-    /* Tells of memory that write_imm will take bytes from, before the first write from it: some carriers register it first.
+    /* Tells of memory that write_imm will take bytes from, before the first write from it: some carriers register it first. SL_LINK_SOURCES such places at a time.
      * Borrowed until forget or drop. RESOURCE_EXHAUSTED says which limit to raise. */
     SEALANE_RESULT (*sources)(struct sl_link *link, const void *base, size_t bytes);
 

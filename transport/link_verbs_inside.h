@@ -37,7 +37,6 @@ enum {
         SL_VERBS_PIECES + 4,   /* before any grant: pieces, credits, the last word, one to spare */
     SL_VERBS_WORK_MAX = 256,   /* of the send queue */
     SL_VERBS_SLOTS_MAX = 1024, /* of both rings of a link: receives for them */
-    SL_VERBS_SOURCES_MAX = 8,
     SL_VERBS_NO_RECEIVE = UINT16_MAX,
     SL_VERBS_MANAGER_TAG = -1, /* in the epoll; devices have others */
     SL_VERBS_RETRY_TAG = -2,
@@ -143,7 +142,7 @@ struct sl_verbs {
 
     /* link_verbs_out.c */
     struct sl_verbs_theirs theirs[SL_RING_COUNT];
-    struct sl_verbs_source sources[SL_VERBS_SOURCES_MAX]; /* front filled first */
+    struct sl_verbs_source sources[SL_LINK_SOURCES]; /* front filled first */
     struct ibv_send_wr *writes; /* [SL_VERBS_WORK_MAX] by number; NULL before attach */
     struct ibv_sge *places;     /* the same */
     uint32_t writes_max, inline_max, write_bytes_max;

@@ -69,14 +69,14 @@ SEALANE_RESULT sl_verbs_sources(struct sl_link *link, const void *base, size_t b
     if (!verbs->pd)
         return SL_FAIL(SEALANE_UNAVAILABLE, "%s",
                        verbs->over ? verbs->why : "the link is not connected");
-    for (size_t i = 0; i < SL_VERBS_SOURCES_MAX; i++) {
+    for (size_t i = 0; i < SL_LINK_SOURCES; i++) {
         if (verbs->sources[i].base)
             continue;
         verbs->sources[i] = (struct sl_verbs_source){.base = base, .bytes = bytes};
         return SEALANE_OK;
     }
     return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "a link takes writes from %d places at most",
-                   SL_VERBS_SOURCES_MAX);
+                   SL_LINK_SOURCES);
 }
 
 void sl_verbs_forget(struct sl_link *link, const void *base)
@@ -86,7 +86,7 @@ void sl_verbs_forget(struct sl_link *link, const void *base)
     size_t at = 0, last = 0;
     int error;
 
-    while (last + 1 < SL_VERBS_SOURCES_MAX && sources[last + 1].base)
+    while (last + 1 < SL_LINK_SOURCES && sources[last + 1].base)
         last++;
     while (at < last && sources[at].base != base)
         at++;
@@ -102,7 +102,7 @@ void sl_verbs_forget(struct sl_link *link, const void *base)
 
 static struct sl_verbs_source *source_of(struct sl_verbs *verbs, const uint8_t *from, size_t bytes)
 {
-    for (size_t i = 0; i < SL_VERBS_SOURCES_MAX && verbs->sources[i].base; i++) {
+    for (size_t i = 0; i < SL_LINK_SOURCES && verbs->sources[i].base; i++) {
         struct sl_verbs_source *source = &verbs->sources[i];
         uintptr_t at = (uintptr_t)from - (uintptr_t)source->base;
 

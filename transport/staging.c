@@ -4,6 +4,7 @@
 
 #include "transport/log.h"
 
+#include <linux/mman.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,17 +21,14 @@ enum {
  * are touched by a call that says so instead. */
 static void *map_huge(void)
 {
-    void *at = MAP_FAILED;
+    void *at = mmap(NULL, SL_SLAB_BYTES, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
 
-#if defined(MAP_HUGE_2MB) && defined(MADV_POPULATE_WRITE)
-    at = mmap(NULL, SL_SLAB_BYTES, PROT_READ | PROT_WRITE,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
-    if (at != MAP_FAILED && madvise(at, SL_SLAB_BYTES, MADV_POPULATE_WRITE) != 0) {
+    if (at != MAP_FAILED && madvise(at, SL_SLAB_BYTES, MADV_POPULATE_WRITE) == 0)
+        return at;
+    if (at != MAP_FAILED)
         (void)munmap(at, SL_SLAB_BYTES);
-        at = MAP_FAILED;
-    }
-#endif
-    return at == MAP_FAILED ? NULL : at;
+    return NULL;
 }
 
 /* Where a large page could lie, with the wish for one. */
@@ -116,7 +114,7 @@ static void forget(struct sl_staging *staging, size_t place)
     struct sl_slab *slab = staging->known[place];
     size_t last = place;
 
-    while (last + 1 < SL_SLABS_KNOWN && staging->known[last + 1])
+    while (last + 1 < SL_LINK_SOURCES && staging->known[last + 1])
         last++;
     staging->known[place] = staging->known[last];
     staging->known[last] = NULL;
@@ -128,7 +126,7 @@ static void slab_free(struct sl_staging_pool *pool, struct sl_slab *slab)
     struct sl_slab **at = &pool->slabs;
 
     for (struct sl_staging *lane = pool->lanes; lane; lane = lane->next) {
-        for (size_t i = 0; i < SL_SLABS_KNOWN; i++) {
+        for (size_t i = 0; i < SL_LINK_SOURCES; i++) {
             if (lane->known[i] == slab)
                 forget(lane, i);
         }
@@ -218,7 +216,7 @@ static bool has_loan_of(const struct sl_staging *staging, const struct sl_slab *
 
 static bool knows(const struct sl_staging *staging, const struct sl_slab *slab)
 {
-    for (size_t i = 0; i < SL_SLABS_KNOWN && staging->known[i]; i++) {
+    for (size_t i = 0; i < SL_LINK_SOURCES && staging->known[i]; i++) {
         if (staging->known[i] == slab)
             return true;
     }
@@ -237,14 +235,14 @@ static struct sl_slab *slab_find(const struct sl_staging *staging, bool known, u
     return NULL;
 }
 
-/* A place for one more slab; SL_SLABS_KNOWN when blocks of all are on their way. */
+/* A place for one more slab; SL_LINK_SOURCES when blocks of all are on their way. */
 static size_t known_room(struct sl_staging *staging)
 {
     size_t place = 0;
 
-    while (place < SL_SLABS_KNOWN && staging->known[place])
+    while (place < SL_LINK_SOURCES && staging->known[place])
         place++;
-    for (size_t i = 0; place == SL_SLABS_KNOWN && i < SL_SLABS_KNOWN; i++) {
+    for (size_t i = 0; place == SL_LINK_SOURCES && i < SL_LINK_SOURCES; i++) {
         if (!has_loan_of(staging, staging->known[i])) {
             forget(staging, i);
             place--;
@@ -265,7 +263,7 @@ static SEALANE_RESULT slab_more(struct sl_staging *staging, uint32_t units, stru
     if (*slab_p)
         return SEALANE_OK;
     place = known_room(staging);
-    if (place == SL_SLABS_KNOWN)
+    if (place == SL_LINK_SOURCES)
         return SEALANE_OK;
     *slab_p = slab_find(staging, false, units, unit_p);
     if (!*slab_p) {

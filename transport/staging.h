@@ -22,7 +22,6 @@ enum {
     SL_SLAB_BYTES = 2 << 20, /* one large page */
     SL_BLOCK_UNIT = 4096,    /* blocks are whole units */
     SL_SLAB_UNITS = SL_SLAB_BYTES / SL_BLOCK_UNIT,
-    SL_SLABS_KNOWN = 8,       /* by one link: what link_verbs takes */
     SL_STAGING_LOOK_MS = 5000 /* between looks whether there are more slabs than needed */
 };
 
@@ -67,7 +66,7 @@ struct sl_staging {
     struct sl_staging *prev, *next;
     struct sl_staging_pool *pool; /* NULL before init */
     struct sl_link *link;
-    struct sl_slab *known[SL_SLABS_KNOWN]; /* the link was told of them; front filled first */
+    struct sl_slab *known[SL_LINK_SOURCES]; /* the link was told of them; front filled first */
     struct sl_loans loans[SL_RING_COUNT];
     bool waits; /* no block was to be had before one of its own is back */
 };

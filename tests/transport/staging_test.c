@@ -4,6 +4,7 @@
 #include "transport/staging.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -46,7 +47,7 @@ static SEALANE_RESULT told(struct sl_link *link, const void *base, size_t bytes)
         cr_assert_neq(lane->known[i], base, "told twice of one slab");
     lane->known[lane->known_count++] = base;
     lane->told++;
-    cr_assert_leq(lane->known_count, SL_SLABS_KNOWN);
+    cr_assert_leq(lane->known_count, SL_LINK_SOURCES);
     return SEALANE_OK;
 }
 
@@ -274,8 +275,8 @@ Test(staging, a_link_forgets_slabs_when_it_knows_all_that_it_can)
         release_all(&lanes[0]);
         cr_assert_gt(take_all(&lanes[i]), 0);
     }
-    cr_assert_gt(lanes[0].told, SL_SLABS_KNOWN);
-    cr_assert_eq(lanes[0].known_count, SL_SLABS_KNOWN);
+    cr_assert_gt(lanes[0].told, SL_LINK_SOURCES);
+    cr_assert_eq(lanes[0].known_count, SL_LINK_SOURCES);
     end(LANES);
 }
 
@@ -395,6 +396,41 @@ Test(staging, a_lane_that_ends_while_it_seals_gives_its_blocks_back)
     cr_assert_eq(take(&lanes[1], SL_RING_MESSAGE), at, "nothing ever left from there");
     lane_begin(&lanes[0]);
     end(2);
+}
+
+/* A line of /proc: "Name:   number kB"; 0 when it is not there. `from`: the line that it comes after. */
+static unsigned long number_in(const char *file, const char *from, const char *name)
+{
+    FILE *lines = fopen(file, "r");
+    unsigned long number = 0;
+    bool there = from == NULL;
+    char line[512];
+
+    cr_assert_not_null(lines);
+    while (fgets(line, sizeof(line), lines)) {
+        there = there || strncmp(line, from, strlen(from)) == 0;
+        if (there && strncmp(line, name, strlen(name)) == 0) {
+            (void)sscanf(line + strlen(name), "%lu", &number);
+            break;
+        }
+    }
+    (void)fclose(lines);
+    return number;
+}
+
+Test(staging, slabs_are_large_pages_where_the_system_keeps_some)
+{
+    char begins[32];
+    uint8_t *at;
+
+    if (number_in("/proc/meminfo", NULL, "HugePages_Free:") < 1 ||
+        number_in("/proc/meminfo", NULL, "Hugepagesize:") != SL_SLAB_BYTES / 1024)
+        cr_skip("no free huge pages of 2 MiB: /proc/sys/vm/nr_hugepages");
+    begin(1);
+    at = take(&lanes[0], SL_RING_BULK);
+    (void)snprintf(begins, sizeof(begins), "%lx-", (unsigned long)at);
+    cr_assert_eq(number_in("/proc/self/smaps", begins, "KernelPageSize:"), SL_SLAB_BYTES / 1024);
+    end(1);
 }
 
 Test(staging, a_part_that_was_never_given_ends_well)
