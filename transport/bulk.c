@@ -15,11 +15,11 @@ enum {
         512 * 1024 /* bulk on its way per lane, so that messages are never far behind */
 };
 
-SEALANE_RESULT sl_bulk_init(struct sl_lane *lane)
+SEALANE_RESULT sl_bulk_init(struct sl_lane *lane, uint32_t limit)
 {
     uint32_t slots_in = lane->rx[SL_RING_BULK].geometry.slots;
 
-    lane->out.limit = lane->tx[SL_RING_BULK].staging.count;
+    lane->out.limit = limit;
     lane->out.batches = calloc(lane->out.limit, sizeof(*lane->out.batches));
     lane->out.jobs = calloc((size_t)lane->out.limit * 2, sizeof(*lane->out.jobs));
     lane->in.runs = calloc(slots_in, sizeof(*lane->in.runs));
@@ -73,7 +73,7 @@ static void skip_finished_parts(struct sl_send *send)
 }
 
 /* Chunks that may be taken now: credit, staging, jobs, the ring's end, the key table, the bytes on their way. */
-static uint32_t chunks_allowed(struct sl_lane *lane, size_t budget, uint8_t **staging_p)
+static uint32_t chunks_allowed(struct sl_lane *lane, size_t budget)
 {
     struct sl_sender *tx = &lane->tx[SL_RING_BULK];
     uint32_t chunk = tx->geometry.payload;
@@ -86,7 +86,7 @@ static uint32_t chunks_allowed(struct sl_lane *lane, size_t budget, uint8_t **st
         lane->out.posted_bytes >= POSTED_BYTES_MAX)
         return 0;
     limits[0] = sl_sender_room(tx);
-    limits[1] = sl_staging_room(&tx->staging, lane->link->released, staging_p);
+    limits[1] = sl_staging_room(&lane->staging, SL_RING_BULK);
     limits[2] = until_end;
     limits[3] = key_end > tx->seq ? (size_t)(key_end - tx->seq) : 0;
     limits[4] = budget / chunk > 0 ? budget / chunk : (budget > 0);
@@ -107,6 +107,7 @@ static void job_fill(struct sl_lane *lane, struct sl_batch *batch, uint32_t inde
     uint64_t left = batch->run.offset + batch->run.bytes - offset;
 
     job->key = sl_keys_at(&tx->keys, batch->run.seq + index, job->nonce);
+    memset(slot + SL_TAG_BYTES, 0, SL_BULK_HEAD_BYTES - SL_TAG_BYTES); /* the block was another's */
     job->aad = NULL;
     job->aad_bytes = 0;
     job->in = (const uint8_t *)batch->send->parts[batch->run.part].data + offset;
@@ -114,6 +115,17 @@ static void job_fill(struct sl_lane *lane, struct sl_batch *batch, uint32_t inde
     job->bytes = left < tx->geometry.payload ? (size_t)left : tx->geometry.payload;
     job->tag = slot;
     job->state = SL_JOB_PENDING;
+}
+
+/* How many of those that are allowed a send's part still has. */
+static uint32_t chunks_left(const struct sl_lane *lane, const struct sl_send *send,
+                            uint32_t allowed)
+{
+    uint64_t left = send->parts[send->part].bytes - send->part_offset;
+    uint32_t payload = lane->tx[SL_RING_BULK].geometry.payload;
+
+    return left < (uint64_t)allowed * payload ? (uint32_t)((left + payload - 1) / payload)
+                                              : allowed;
 }
 
 /* Takes the next run of chunks of a send: from here on its seqs are spoken for. */
@@ -126,10 +138,7 @@ static void batch_begin(struct sl_lane *lane, struct sl_send *send, uint32_t chu
     uint64_t left = send->parts[send->part].bytes - send->part_offset;
     uint64_t bytes = (uint64_t)chunks * tx->geometry.payload;
 
-    if (bytes > left) {
-        bytes = left;
-        chunks = (uint32_t)((left + tx->geometry.payload - 1) / tx->geometry.payload);
-    }
+    bytes = bytes < left ? bytes : left;
     *batch = (struct sl_batch){
         .run = {.call = send->call,
                 .part = (uint32_t)send->part,
@@ -144,8 +153,6 @@ static void batch_begin(struct sl_lane *lane, struct sl_send *send, uint32_t chu
     for (uint32_t i = 0; i < chunks; i++)
         job_fill(lane, batch, i);
     tx->seq += chunks;
-    /* The write's number is not known yet; the last possible one keeps the staging from being reused. */
-    sl_staging_take(&tx->staging, chunks, UINT64_MAX);
     out->jobs_taken += chunks;
     out->begun++;
     send->jobs += chunks;
@@ -165,18 +172,6 @@ static bool batch_is_sealed(const struct sl_bulk_out *out, const struct sl_batch
     return true;
 }
 
-static void staging_name_write(struct sl_staging *staging, uint64_t write)
-{
-    /* Batches are written in the order in which they were taken: the oldest unnamed pieces are this batch's. */
-    for (uint64_t i = staging->freed; i < staging->taken; i++) {
-        uint64_t *at = &staging->write[i % staging->count];
-        if (*at == UINT64_MAX) {
-            *at = write;
-            return;
-        }
-    }
-}
-
 static void batch_write(struct sl_lane *lane, struct sl_batch *batch)
 {
     struct sl_sender *tx = &lane->tx[SL_RING_BULK];
@@ -191,8 +186,7 @@ static void batch_write(struct sl_lane *lane, struct sl_batch *batch)
     };
 
     batch->write = lane->link->posted + 1;
-    for (uint32_t i = 0; i < batch->run.count; i++)
-        staging_name_write(&tx->staging, batch->write);
+    sl_staging_name(&lane->staging, SL_RING_BULK, batch->write);
     lane->out.posted_bytes += (size_t)batch->run.bytes;
     lane->out.written++;
     sl_lane_post(lane, &write);
@@ -242,8 +236,12 @@ void sl_bulk_turn_out(struct sl_lane *lane, size_t *budget)
     while (status == SEALANE_OK && send && *budget > 0 && lane->state == SL_LANE_UP) {
         uint64_t before = lane->security.sealed_bytes;
 
-        chunks = chunks_allowed(lane, *budget, &staging);
+        chunks = chunks_left(lane, send, chunks_allowed(lane, *budget));
         if (chunks == 0)
+            break;
+        status = sl_staging_take(&lane->staging, SL_RING_BULK, chunks,
+                                 (size_t)chunks * lane->tx[SL_RING_BULK].geometry.stride, &staging);
+        if (status != SEALANE_OK || !staging)
             break;
         batch_begin(lane, send, chunks, staging);
         before = lane->security.sealed_bytes - before;
@@ -263,11 +261,10 @@ bool sl_bulk_has_work(struct sl_lane *lane)
 {
     const struct sl_bulk_in *in = &lane->in;
     const struct sl_receiver *rx = &lane->rx[SL_RING_BULK];
-    uint8_t *staging;
 
     if (in->submitted < in->announced && (in->submitted >> rx->keys.shift) <= rx->keys.epoch + 1)
         return true;
-    return lane->bulk.first && chunks_allowed(lane, 1, &staging) > 0;
+    return lane->bulk.first && chunks_allowed(lane, 1) > 0;
 }
 
 bool sl_bulk_next_record(struct sl_lane *lane, struct sl_record *record,

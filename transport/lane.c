@@ -9,8 +9,8 @@
 
 enum {
     CONTROL_BYTES_MAX =
-        8 * 1024 * 1024, /* answers that wait for a peer which does not drain its ring */
-    STAGING_FRAMES = 128,
+        8 * 1024 * 1024,  /* answers that wait for a peer which does not drain its ring */
+    STAGING_FRAMES = 128, /* borrowed at a time */
     STAGING_CHUNKS = 64,
     EPOCH_BYTES_LOG2 = 34 /* 16 GiB per key: notes in docs/PROTOCOL.md */
 };
@@ -155,14 +155,15 @@ void sl_lane_free(struct sl_lane *lane)
     struct sl_memory *memory = sl_node_memory(lane->node);
 
     sl_timer_stop(lane->node, &lane->timer);
+    sl_staging_leave(&lane->staging);
     if (lane->link)
         lane->link->ops->drop(lane->link);
+    sl_staging_clear(&lane->staging);
     sl_handshake_free(lane->handshake);
     sl_bulk_clear(lane);
     for (int ring = 0; ring < SL_RING_COUNT; ring++) {
         sl_keys_clear(&lane->tx[ring].keys);
         sl_keys_clear(&lane->rx[ring].keys);
-        sl_staging_clear(&lane->tx[ring].staging);
         if (lane->rx[ring].memory.base)
             sl_memory_ops(memory)->ring_free(memory, &lane->rx[ring].memory);
     }
@@ -406,22 +407,21 @@ SEALANE_RESULT sl_lane_rings_attach(struct sl_lane *lane)
 {
     static const uint32_t staging_max[SL_RING_COUNT] = {STAGING_FRAMES, STAGING_CHUNKS};
     struct sl_geometry geometry[SL_RING_COUNT];
+    uint32_t pieces[SL_RING_COUNT];
 
     geometry_fill(&lane->peers.geometry, geometry);
     for (int ring = 0; ring < SL_RING_COUNT; ring++) {
         struct sl_sender *tx = &lane->tx[ring];
-        uint32_t pieces;
 
         tx->geometry = geometry[ring];
-        pieces = tx->geometry.slots < staging_max[ring] ? tx->geometry.slots : staging_max[ring];
+        pieces[ring] =
+            tx->geometry.slots < staging_max[ring] ? tx->geometry.slots : staging_max[ring];
         SL_TRY(lane->link->ops->attach(lane->link, (enum sl_ring_id)ring, lane->peers.grant[ring],
                                        (size_t)tx->geometry.slots * tx->geometry.stride,
                                        tx->geometry.stride));
-        SL_TRY(sl_staging_init(&tx->staging, tx->geometry.stride, pieces));
-        SL_TRY(lane->link->ops->sources(lane->link, tx->staging.base,
-                                        tx->staging.stride * tx->staging.count));
     }
-    return sl_bulk_init(lane);
+    SL_TRY(sl_staging_init(&lane->staging, sl_node_staging(lane->node), lane->link, pieces));
+    return sl_bulk_init(lane, pieces[SL_RING_BULK]);
 }
 
 SEALANE_RESULT sl_lane_keys_make(struct sl_lane *lane, const uint8_t secret[SL_SECRET_BYTES])
@@ -473,8 +473,8 @@ static uint64_t link_moves(const struct sl_lane *lane)
 
 static bool waits_for_link(const struct sl_lane *lane)
 {
-    bool queued =
-        lane->bulk.first || lane->messages_out.first || lane->control.begin < lane->control.end;
+    bool queued = lane->bulk.first || lane->messages_out.first ||
+                  lane->control.begin < lane->control.end || lane->staging.waits;
 
     return lane->out.announced < lane->out.written ||
            (queued && lane->link->released < lane->link->posted);

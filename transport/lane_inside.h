@@ -16,6 +16,7 @@
 #include "transport/lane.h"
 #include "transport/node.h"
 #include "transport/ring.h"
+#include "transport/staging.h"
 
 enum {
     SL_WAITING_LOG2 = 8
@@ -120,6 +121,7 @@ struct sl_lane {
     struct sl_sender tx[SL_RING_COUNT];
     struct sl_receiver rx[SL_RING_COUNT];
     uint32_t rx_untold_data; /* frames with records since the peer was told of acks */
+    struct sl_staging staging;
     struct sl_queue control;
     struct sl_sends messages_out;
     struct sl_sends waiting[1 << SL_WAITING_LOG2]; /* for ALLOW, by call */
@@ -199,8 +201,9 @@ void sl_lane_tell(struct sl_lane *lane, struct sl_lane_event *event);
 SEALANE_RESULT sl_lane_control(struct sl_lane *lane, const struct sl_record *record);
 
 /* The helpers for both rings' lane state. */
-SEALANE_RESULT sl_lane_rings_make(struct sl_lane *lane);   /* memory and grants of our rings */
-SEALANE_RESULT sl_lane_rings_attach(struct sl_lane *lane); /* the peer's rings, staging */
+SEALANE_RESULT sl_lane_rings_make(struct sl_lane *lane); /* memory and grants of our rings */
+SEALANE_RESULT sl_lane_rings_attach(
+    struct sl_lane *lane); /* the peer's rings, a part of the staging */
 SEALANE_RESULT sl_lane_keys_make(struct sl_lane *lane, const uint8_t secret[SL_SECRET_BYTES]);
 void sl_lane_wake(struct sl_lane *lane); /* has the lane turned */
 void sl_lane_sent(struct sl_lane *lane, struct sl_send *send);
@@ -223,7 +226,8 @@ void sl_lane_frames_in(struct sl_lane *lane);
 
 /* ---- bulk.c ---- */
 
-SEALANE_RESULT sl_bulk_init(struct sl_lane *lane);
+SEALANE_RESULT sl_bulk_init(struct sl_lane *lane,
+                            uint32_t limit); /* chunks sealed and not written */
 void sl_bulk_clear(struct sl_lane *lane);
 
 /* A BULK record came. */
@@ -249,6 +253,7 @@ bool sl_bulk_drain(struct sl_lane *lane);
 /* ---- node.c ---- */
 
 struct sl_memory *sl_node_memory(struct sealane_node *node);
+struct sl_staging_pool *sl_node_staging(struct sealane_node *node);
 uint8_t *sl_node_scratch(
     struct sealane_node *node); /* SL_SCRATCH_BYTES of private memory, for one frame */
 void sl_node_ready(struct sealane_node *node, struct sl_lane *lane);

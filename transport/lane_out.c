@@ -153,9 +153,23 @@ static SEALANE_RESULT frame_seal(struct sl_lane *lane, struct sl_frame *frame)
     lane->rx[SL_RING_MESSAGE].told = lane->rx[SL_RING_MESSAGE].next;
     lane->rx[SL_RING_BULK].told = lane->rx[SL_RING_BULK].next;
     lane->rx_untold_data = 0;
-    sl_staging_take(&tx->staging, 1, lane->link->posted + 1);
+    sl_staging_name(&lane->staging, SL_RING_MESSAGE, lane->link->posted + 1);
     sl_lane_post(lane, &write);
     return sl_keys_done_below(&tx->keys, tx->seq);
+}
+
+/* A block of staging for a frame; false: none now, or the lane is over. */
+static bool block_take(struct sl_lane *lane, uint8_t **slot_p)
+{
+    enum sealane_status status;
+
+    if (sl_staging_room(&lane->staging, SL_RING_MESSAGE) == 0)
+        return false;
+    status = sl_staging_take(&lane->staging, SL_RING_MESSAGE, 1,
+                             lane->tx[SL_RING_MESSAGE].geometry.stride, slot_p);
+    if (status != SEALANE_OK)
+        sl_lane_break(lane, status);
+    return status == SEALANE_OK && *slot_p;
 }
 
 /* Builds and sends one frame when there is something to say and a slot for it. */
@@ -167,8 +181,7 @@ static bool frame_send(struct sl_lane *lane)
     uint8_t *slot;
     enum sealane_status status;
 
-    if (lane->stuck.bytes > 0 || room == 0 ||
-        sl_staging_room(&tx->staging, lane->link->released, &slot) == 0)
+    if (lane->stuck.bytes > 0 || room == 0 || !block_take(lane, &slot))
         return false;
     sl_frame_begin(&frame, slot, tx->geometry.stride);
     if (room > 1) { /* the last slot is the credit frame's */
@@ -177,8 +190,10 @@ static bool frame_send(struct sl_lane *lane)
         add_runs(lane, &frame);
         add_messages(lane, &frame);
     }
-    if (sl_frame_is_empty(&frame) && !credit_is_due(lane))
+    if (sl_frame_is_empty(&frame) && !credit_is_due(lane)) {
+        sl_staging_untake(&lane->staging, SL_RING_MESSAGE);
         return false;
+    }
     status = frame_seal(lane, &frame);
     if (status != SEALANE_OK)
         sl_lane_break(lane, status);

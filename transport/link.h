@@ -25,6 +25,7 @@ struct sl_port; /* the provider's; opaque here */
 enum {
     SL_GRANT_BYTES = 32,       /* a ring's descriptor; travels inside TLS only */
     SL_LINK_SEND_BYTES = 4096, /* most bytes of one two-sided send */
+    SL_LINK_SOURCES = 8,       /* places at a time that a link takes writes from, at least */
     SL_ADDRESS_BYTES = 128     /* an address, its end included */
 };
 
@@ -86,16 +87,16 @@ struct sl_link_ops {
     /* Starts accepting. INVALID_ARGUMENT for a malformed address, ALREADY_EXISTS when somebody listens there,
      * PERMISSION_DENIED and so on as the system says. `bound`, unless NULL, gets the address to connect to: the same, with
      * the port that the system chose in place of port 0. */
-    SEALANE_RESULT (*listen)
+    SEALANE_RESULT(*listen)
     (struct sl_port *port, const char *address, char bound[SL_ADDRESS_BYTES]);
 
     /* Starts connecting; CONNECTED or GONE follows. A server that is not there, refuses or is too busy is told by GONE;
      * errors are INVALID_ARGUMENT and what keeps this side from trying. */
     SEALANE_RESULT (*connect)(struct sl_port *port, const char *address, struct sl_link **link_p);
 
-    /* Ends a link and frees it: no event of it comes any more, its sources are released, its mappings of the
-     * peer's rings are gone. What was sent or written before still reaches a living peer, as far as the
-     * carrier has room for it at once. */
+    /* Ends a link and frees it: no event of it comes any more, its mappings of the peer's rings are gone. What was sent or written
+     * before still reaches a living peer, as far as the carrier has room for it at once; so sources that were not released may be
+     * unmapped from now on, but not be written. */
     void (*drop)(struct sl_link *link);
 
     /* Opens a ring of this side to the peer's writes. `stride` is the distance of slots. Writes the descriptor that
@@ -110,9 +111,12 @@ struct sl_link_ops {
     (struct sl_link *link, enum sl_ring_id ring, const uint8_t descriptor[SL_GRANT_BYTES],
      size_t bytes, size_t stride);
 
-    /* Tells of memory that write_imm will take bytes from, before the first write from it: some carriers register it first.
-     * Borrowed until drop. RESOURCE_EXHAUSTED says which limit to raise. */
+    /* Tells of memory that write_imm will take bytes from, before the first write from it: some carriers register it first. SL_LINK_SOURCES such places at a time.
+     * Borrowed until forget or drop. RESOURCE_EXHAUSTED says which limit to raise. */
     SEALANE_RESULT (*sources)(struct sl_link *link, const void *base, size_t bytes);
+
+    /* Ends what sources told of the memory at `base`. All writes from it were released. */
+    void (*forget)(struct sl_link *link, const void *base);
 
     /* Sends at most SL_LINK_SEND_BYTES two-sided, all or SL_AGAIN. The bytes are copied. UNAVAILABLE once the peer is known to be
      * gone. */
@@ -120,7 +124,7 @@ struct sl_link_ops {
 
     /* Writes into an attached ring of the peer and tells it the immediate. SL_AGAIN when the carrier is full: try again
      * later, no event tells. INVALID_ARGUMENT past the ring's end, and from memory that no sources told of, as far as the carrier
-     * minds. To a peer that just went it may still be OK. */
+     * minds; RESOURCE_EXHAUSTED when that cannot be registered. To a peer that just went it may still be OK. */
     SEALANE_RESULT (*write_imm)(struct sl_link *link, const struct sl_link_write *write);
 
     /* Collects at most `max` events; returns how many. With max 0 `events` may be NULL: what was written leaves, nothing else is done.

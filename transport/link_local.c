@@ -339,6 +339,7 @@ const struct sl_link_ops sl_link_local = {
     .grant = sl_local_grant,
     .attach = sl_local_attach,
     .sources = sl_local_sources,
+    .forget = sl_local_forget,
     .send = sl_local_send,
     .write_imm = sl_local_write_imm,
     .poll = local_poll,

@@ -130,6 +130,7 @@ SEALANE_RESULT sl_local_attach(struct sl_link *link, enum sl_ring_id ring,
                                const uint8_t descriptor[SL_GRANT_BYTES], size_t bytes,
                                size_t stride);
 SEALANE_RESULT sl_local_sources(struct sl_link *link, const void *base, size_t bytes);
+void sl_local_forget(struct sl_link *link, const void *base);
 SEALANE_RESULT sl_local_write_imm(struct sl_link *link, const struct sl_link_write *write);
 
 /* True when arrivals may be there to be told. */

@@ -209,6 +209,12 @@ SEALANE_RESULT sl_local_sources(struct sl_link *link, const void *base, size_t b
     return SEALANE_OK;
 }
 
+void sl_local_forget(struct sl_link *link, const void *base)
+{
+    (void)link;
+    (void)base;
+}
+
 SEALANE_RESULT sl_local_write_imm(struct sl_link *link, const struct sl_link_write *write)
 {
     struct sl_local *local = sl_local_of(link);

@@ -351,6 +351,7 @@ const struct sl_link_ops sl_link_tcp = {
     .grant = sl_tcp_grant,
     .attach = sl_tcp_attach,
     .sources = sl_tcp_sources,
+    .forget = sl_tcp_forget,
     .send = sl_tcp_send,
     .write_imm = sl_tcp_write_imm,
     .poll = tcp_poll,

@@ -151,6 +151,7 @@ void sl_tcp_unlisten(struct sl_port *port);
 SEALANE_RESULT sl_tcp_attach(struct sl_link *link, enum sl_ring_id id,
                              const uint8_t descriptor[SL_GRANT_BYTES], size_t bytes, size_t stride);
 SEALANE_RESULT sl_tcp_sources(struct sl_link *link, const void *base, size_t bytes);
+void sl_tcp_forget(struct sl_link *link, const void *base);
 SEALANE_RESULT sl_tcp_send(struct sl_link *link, const uint8_t *bytes, size_t count);
 SEALANE_RESULT sl_tcp_write_imm(struct sl_link *link, const struct sl_link_write *write);
 

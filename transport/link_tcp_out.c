@@ -42,6 +42,12 @@ SEALANE_RESULT sl_tcp_sources(struct sl_link *link, const void *base, size_t byt
     return SEALANE_OK;
 }
 
+void sl_tcp_forget(struct sl_link *link, const void *base)
+{
+    (void)link;
+    (void)base;
+}
+
 /* ---- waiting pieces ---- */
 
 static bool out_has_room(const struct sl_tcp_out *out, size_t stage_bytes)

@@ -405,6 +405,7 @@ const struct sl_link_ops sl_link_verbs = {
     .grant = sl_verbs_grant,
     .attach = sl_verbs_attach,
     .sources = sl_verbs_sources,
+    .forget = sl_verbs_forget,
     .send = sl_verbs_send,
     .write_imm = sl_verbs_write_imm,
     .poll = verbs_poll,

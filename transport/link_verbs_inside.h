@@ -37,7 +37,6 @@ enum {
         SL_VERBS_PIECES + 4,   /* before any grant: pieces, credits, the last word, one to spare */
     SL_VERBS_WORK_MAX = 256,   /* of the send queue */
     SL_VERBS_SLOTS_MAX = 1024, /* of both rings of a link: receives for them */
-    SL_VERBS_SOURCES_MAX = 8,
     SL_VERBS_NO_RECEIVE = UINT16_MAX,
     SL_VERBS_MANAGER_TAG = -1, /* in the epoll; devices have others */
     SL_VERBS_RETRY_TAG = -2,
@@ -70,6 +69,13 @@ struct sl_verbs_theirs {
     uint64_t address;
     uint32_t key;
     size_t bytes, stride, slots; /* slots is 0 before attach */
+};
+
+/* Memory that writes leave from. Small ones are inline and need no registration: it is made for the first that is not. */
+struct sl_verbs_source {
+    const uint8_t *base; /* NULL: none */
+    size_t bytes;
+    struct ibv_mr *mr; /* NULL: not registered yet */
 };
 
 /* A posted receive, or one that came and waits to be told or posted again. */
@@ -136,7 +142,7 @@ struct sl_verbs {
 
     /* link_verbs_out.c */
     struct sl_verbs_theirs theirs[SL_RING_COUNT];
-    struct ibv_mr *sources[SL_VERBS_SOURCES_MAX];
+    struct sl_verbs_source sources[SL_LINK_SOURCES]; /* front filled first */
     struct ibv_send_wr *writes; /* [SL_VERBS_WORK_MAX] by number; NULL before attach */
     struct ibv_sge *places;     /* the same */
     uint32_t writes_max, inline_max, write_bytes_max;
@@ -289,6 +295,7 @@ SEALANE_RESULT sl_verbs_attach(struct sl_link *link, enum sl_ring_id id,
                                const uint8_t descriptor[SL_GRANT_BYTES], size_t bytes,
                                size_t stride);
 SEALANE_RESULT sl_verbs_sources(struct sl_link *link, const void *base, size_t bytes);
+void sl_verbs_forget(struct sl_link *link, const void *base);
 SEALANE_RESULT sl_verbs_send(struct sl_link *link, const uint8_t *bytes, size_t count);
 SEALANE_RESULT sl_verbs_write_imm(struct sl_link *link, const struct sl_link_write *write);
 

@@ -69,31 +69,52 @@ SEALANE_RESULT sl_verbs_sources(struct sl_link *link, const void *base, size_t b
     if (!verbs->pd)
         return SL_FAIL(SEALANE_UNAVAILABLE, "%s",
                        verbs->over ? verbs->why : "the link is not connected");
-    for (size_t i = 0; i < SL_VERBS_SOURCES_MAX; i++) {
-        if (!verbs->sources[i])
-            return sl_verbs_register(verbs, base, bytes, IBV_ACCESS_LOCAL_WRITE,
-                                     &verbs->sources[i]);
+    for (size_t i = 0; i < SL_LINK_SOURCES; i++) {
+        if (verbs->sources[i].base)
+            continue;
+        verbs->sources[i] = (struct sl_verbs_source){.base = base, .bytes = bytes};
+        return SEALANE_OK;
     }
     return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "a link takes writes from %d places at most",
-                   SL_VERBS_SOURCES_MAX);
+                   SL_LINK_SOURCES);
 }
 
-static const struct ibv_mr *source_of(const struct sl_verbs *verbs, const uint8_t *from,
-                                      size_t bytes)
+void sl_verbs_forget(struct sl_link *link, const void *base)
 {
-    for (size_t i = 0; i < SL_VERBS_SOURCES_MAX && verbs->sources[i]; i++) {
-        const struct ibv_mr *mr = verbs->sources[i];
-        uintptr_t at = (uintptr_t)from - (uintptr_t)mr->addr;
+    struct sl_verbs *verbs = sl_verbs_of(link);
+    struct sl_verbs_source *sources = verbs->sources;
+    size_t at = 0, last = 0;
+    int error;
 
-        if (at < mr->length && bytes <= mr->length - at)
-            return mr;
+    while (last + 1 < SL_LINK_SOURCES && sources[last + 1].base)
+        last++;
+    while (at < last && sources[at].base != base)
+        at++;
+    if (sources[at].base != base)
+        return;
+    error = sources[at].mr ? ibv_dereg_mr(sources[at].mr) : 0;
+    if (error != 0)
+        SL_LOG(SL_LOG_ERROR, "the device keeps memory that writes to %s left from: %s", verbs->peer,
+               strerror(error));
+    sources[at] = sources[last];
+    sources[last] = (struct sl_verbs_source){.base = NULL};
+}
+
+static struct sl_verbs_source *source_of(struct sl_verbs *verbs, const uint8_t *from, size_t bytes)
+{
+    for (size_t i = 0; i < SL_LINK_SOURCES && verbs->sources[i].base; i++) {
+        struct sl_verbs_source *source = &verbs->sources[i];
+        uintptr_t at = (uintptr_t)from - (uintptr_t)source->base;
+
+        if (at < source->bytes && bytes <= source->bytes - at)
+            return source;
     }
     return NULL;
 }
 
 /* ---- writes ---- */
 
-static SEALANE_RESULT write_check(const struct sl_verbs *verbs, const struct sl_link_write *write)
+static SEALANE_RESULT write_check(struct sl_verbs *verbs, const struct sl_link_write *write)
 {
     const struct sl_verbs_theirs *ring = &verbs->theirs[write->ring];
 
@@ -110,6 +131,22 @@ static SEALANE_RESULT write_check(const struct sl_verbs *verbs, const struct sl_
     return SEALANE_OK;
 }
 
+static bool goes_inline(const struct sl_verbs *verbs, const struct sl_link_write *write)
+{
+    return write->bytes <= verbs->inline_max;
+}
+
+static SEALANE_RESULT source_register(struct sl_verbs *verbs, const struct sl_link_write *write)
+{
+    struct sl_verbs_source *source =
+        goes_inline(verbs, write) ? NULL : source_of(verbs, write->from, write->bytes);
+
+    if (!source || source->mr)
+        return SEALANE_OK;
+    return sl_verbs_register(verbs, source->base, source->bytes, IBV_ACCESS_LOCAL_WRITE,
+                             &source->mr);
+}
+
 /* Writes `number` and its place in the arrays; numbers begin with 1. */
 static size_t write_at(uint64_t number)
 {
@@ -119,20 +156,21 @@ static size_t write_at(uint64_t number)
 static void write_put(struct sl_verbs *verbs, const struct sl_link_write *write)
 {
     const struct sl_verbs_theirs *ring = &verbs->theirs[write->ring];
-    const struct ibv_mr *mr = write->bytes ? source_of(verbs, write->from, write->bytes) : NULL;
+    const struct sl_verbs_source *source =
+        write->bytes > 0 ? source_of(verbs, write->from, write->bytes) : NULL;
     uint64_t number = verbs->link.posted;
     struct ibv_send_wr *work = &verbs->writes[write_at(number)];
     struct ibv_sge *place = &verbs->places[write_at(number)];
 
     *place = (struct ibv_sge){.addr = (uintptr_t)write->from,
                               .length = (uint32_t)write->bytes,
-                              .lkey = mr ? mr->lkey : 0};
+                              .lkey = source && source->mr ? source->mr->lkey : 0};
     *work = (struct ibv_send_wr){
         .wr_id = sl_verbs_work_id(verbs, SL_VERBS_WORK_WRITE, (uint16_t)number),
         .sg_list = place,
         .num_sge = write->bytes > 0,
         .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-        .send_flags = write->bytes > 0 && write->bytes <= verbs->inline_max ? IBV_SEND_INLINE : 0,
+        .send_flags = write->bytes > 0 && goes_inline(verbs, write) ? IBV_SEND_INLINE : 0,
         .imm_data = htonl(write->immediate),
         .wr.rdma = {.remote_addr = ring->address + write->slot * ring->stride, .rkey = ring->key}};
 }
@@ -160,6 +198,8 @@ SEALANE_RESULT sl_verbs_write_imm(struct sl_link *link, const struct sl_link_wri
     SL_TRY(write_check(verbs, write));
     if (!verbs->mute && !has_room(verbs) && !verbs->mute)
         return SL_AGAIN;
+    if (!verbs->mute)
+        SL_TRY(source_register(verbs, write));
     link->placed = ++link->posted;
     if (verbs->mute) { /* GONE tells what came before it first */
         released_follow(verbs);

@@ -201,8 +201,8 @@ void sl_verbs_pair_free(struct sl_verbs *verbs)
 
     pair_destroy(verbs);
     sl_verbs_pair_close_rings(verbs);
-    for (size_t i = 0; i < SL_VERBS_SOURCES_MAX; i++)
-        clean &= deregister(&verbs->sources[i]);
+    for (size_t i = 0; i < SL_LINK_SOURCES; i++)
+        clean &= deregister(&verbs->sources[i].mr);
     for (size_t i = 0; i < sizeof(verbs->blocks) / sizeof(verbs->blocks[0]); i++) {
         struct sl_verbs_block *block = &verbs->blocks[i];
 

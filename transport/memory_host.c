@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 enum {
-    ALIGNMENT = 64,     /* a cache line: what memory.h promises */
-    HUGE_FROM = 4 << 20 /* from here on large pages are worth asking for */
+    ALIGNMENT = 64,      /* a cache line: what memory.h promises */
+    HUGE_FROM = 4 << 20, /* from here on large pages are worth asking for */
+    HUGE_BYTES = 2 << 20
 };
 
 struct sl_memory {
@@ -72,6 +73,35 @@ static int ring_file(size_t bytes)
     return -1;
 }
 
+/* Where large pages can lie, with the wish for them as far as whole ones reach: systems grant it to shared memory by
+ * /sys/kernel/mm/transparent_hugepage/shmem_enabled. Never pages of hugetlbfs: who has the descriptor may punch holes into those that
+ * kill whoever touches them. */
+static void *ring_map(int fd, size_t bytes)
+{
+    uint8_t *room = mmap(NULL, bytes + HUGE_BYTES, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t before;
+    void *at;
+
+    if (room == MAP_FAILED)
+        return MAP_FAILED;
+    before = (HUGE_BYTES - (uintptr_t)room % HUGE_BYTES) % HUGE_BYTES;
+    at = mmap(room + before, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    if (at == MAP_FAILED) {
+        int error = errno;
+
+        (void)munmap(room, bytes + HUGE_BYTES);
+        errno = error;
+        return MAP_FAILED;
+    }
+    if (before > 0)
+        (void)munmap(room, before);
+    (void)munmap(room + before + bytes, HUGE_BYTES - before);
+    if (bytes >= HUGE_BYTES)
+        (void)madvise(at, bytes / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
+    return at;
+}
+
 static SEALANE_RESULT host_ring_alloc(struct sl_memory *memory, size_t bytes,
                                       struct sl_ring_memory *ring_p)
 {
@@ -85,7 +115,7 @@ static SEALANE_RESULT host_ring_alloc(struct sl_memory *memory, size_t bytes,
         return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a ring of %zu bytes was asked for", bytes);
     whole = (bytes + page - 1) / page * page;
     fd = ring_file(whole);
-    base = fd < 0 ? MAP_FAILED : mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    base = fd < 0 ? MAP_FAILED : ring_map(fd, whole);
     if (base == MAP_FAILED) {
         int error = errno;
 

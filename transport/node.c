@@ -44,6 +44,7 @@ struct sealane_node {
     struct sl_listener *listeners;
     struct sl_child *children; /* newest first */
     struct sl_timers timers;
+    struct sl_staging_pool staging;
     uint64_t now_ns;
     _Atomic(pthread_t) here;
     bool inside;
@@ -98,6 +99,11 @@ bool sl_node_is_polled(const struct sealane_node *node)
 struct sl_memory *sl_node_memory(struct sealane_node *node)
 {
     return node->memory;
+}
+
+struct sl_staging_pool *sl_node_staging(struct sealane_node *node)
+{
+    return &node->staging;
 }
 
 uint8_t *sl_node_scratch(struct sealane_node *node)
@@ -508,19 +514,6 @@ static int ports_arm(struct sealane_node *node, struct pollfd *fds, int max)
     return count;
 }
 
-static struct timespec sleep_time(struct sealane_node *node, int timeout_ms)
-{
-    uint64_t most = timeout_ms < 0 ? (uint64_t)3600 * 1000000000u : (uint64_t)timeout_ms * 1000000u;
-    uint64_t now = clock_ns();
-    uint64_t until = sl_timers_next(&node->timers);
-    uint64_t left = until > now ? until - now : 0;
-
-    if (left < most)
-        most = left;
-    return (struct timespec){.tv_sec = (time_t)(most / 1000000000u),
-                             .tv_nsec = (long)(most % 1000000000u)};
-}
-
 static void node_sleep(struct sealane_node *node, int timeout_ms)
 {
     struct pollfd fds[SLEEP_FDS] = {{.fd = node->inbox.fd, .events = POLLIN}};
@@ -533,7 +526,7 @@ static void node_sleep(struct sealane_node *node, int timeout_ms)
         !atomic_load_explicit(&node->stop, memory_order_relaxed)) {
         if (timeout_ms != 0 && (count == SLEEP_FDS - 1 || node->ready_first))
             timeout_ms = 1; /* what is waited for may come without waking */
-        time = sleep_time(node, timeout_ms);
+        time = sl_timers_sleep(&node->timers, clock_ns(), timeout_ms);
         if (ppoll(fds, (nfds_t)count + 1, &time, NULL) < 0 && errno != EINTR)
             SL_LOG(SL_LOG_ERROR, "poll failed: errno %d", errno);
     }
@@ -612,6 +605,7 @@ static void node_release(struct sealane_node *node)
         if (node->ports[i])
             node->links[i]->close(node->ports[i]);
     }
+    sl_staging_pool_clear(&node->staging);
     if (node->memory)
         sl_memory_ops(node->memory)->close(node->memory);
     sl_inbox_clear(&node->inbox);
@@ -655,6 +649,7 @@ SEALANE_RESULT sl_node_new(const struct sealane_node_options *options,
         node->options.spin_us = SPIN_US_DEFAULT;
     node->inbox.fd = -1;
     node->now_ns = clock_ns();
+    sl_staging_pool_init(&node->staging, &node->timers);
     sl_helper_init(&node->helper, sl_handshake_thread_end);
     if (node->options.polled) /* else its own thread says so, and until then nobody is here */
         atomic_store_explicit(&node->here, pthread_self(), memory_order_relaxed);

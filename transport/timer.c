@@ -88,6 +88,18 @@ uint64_t sl_timers_next(const struct sl_timers *timers)
     return timers->count > 0 ? timers->heap[1]->at_ns : UINT64_MAX;
 }
 
+struct timespec sl_timers_sleep(const struct sl_timers *timers, uint64_t now_ns, int timeout_ms)
+{
+    uint64_t most = timeout_ms < 0 ? (uint64_t)3600 * 1000000000u : (uint64_t)timeout_ms * 1000000u;
+    uint64_t until = sl_timers_next(timers);
+    uint64_t left = until > now_ns ? until - now_ns : 0;
+
+    if (left < most)
+        most = left;
+    return (struct timespec){.tv_sec = (time_t)(most / 1000000000u),
+                             .tv_nsec = (long)(most % 1000000000u)};
+}
+
 void sl_timers_clear(struct sl_timers *timers)
 {
     free(timers->heap);

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 struct sl_timer {
     uint64_t at_ns;
@@ -31,6 +32,9 @@ struct sl_timer *sl_timers_due(struct sl_timers *timers, uint64_t now_ns);
 
 /* When the earliest timer is due; UINT64_MAX when none runs. */
 uint64_t sl_timers_next(const struct sl_timers *timers);
+
+/* How long may be slept: until the earliest timer, and at most timeout_ms (negative: an hour). */
+struct timespec sl_timers_sleep(const struct sl_timers *timers, uint64_t now_ns, int timeout_ms);
 
 void sl_timers_clear(struct sl_timers *timers);
 

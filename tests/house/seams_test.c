@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* A vtable is pointers and nothing else; a new field that is not one must be told here. */
-_Static_assert(sizeof(struct sl_link_ops) == 14 * sizeof(void *),
+_Static_assert(sizeof(struct sl_link_ops) == 15 * sizeof(void *),
                "an entry came or went: look here");
 _Static_assert(sizeof(struct sl_memory_ops) == 11 * sizeof(void *),
                "an entry came or went: look here");

@@ -653,6 +653,12 @@ static SEALANE_RESULT fake_sources(struct sl_link *link, const void *base, size_
     return SEALANE_OK;
 }
 
+static void fake_forget(struct sl_link *link, const void *base)
+{
+    (void)link;
+    (void)base;
+}
+
 static SEALANE_RESULT fake_send(struct sl_link *link, const uint8_t *bytes, size_t count)
 {
     struct fake *fake = fake_of(link);
@@ -765,6 +771,7 @@ const struct sl_link_ops link_fake = {
     .grant = fake_grant,
     .attach = fake_attach,
     .sources = fake_sources,
+    .forget = fake_forget,
     .send = fake_send,
     .write_imm = fake_write_imm,
     .poll = fake_poll,

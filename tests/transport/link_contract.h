@@ -302,6 +302,37 @@ static inline void writes_as_many_bytes_as_were_said(const struct link_world *wo
     pair_down(&pair);
 }
 
+/* Memory that writes were made from may be another's afterwards; its place is free. */
+static inline void forgets_where_writes_came_from(const struct link_world *world)
+{
+    enum {
+        PLACES = 2 * SL_LINK_SOURCES
+    };
+    static uint8_t bytes[PLACES][STRIDE];
+    struct link_pair pair;
+    struct sl_link *link;
+
+    pair_up(&pair, world);
+    link = pair.sides[CONNECTING].link;
+    for (int i = 0; i < PLACES; i++) {
+        struct sl_link_write write = {.ring = SL_RING_BULK, .from = bytes[i], .bytes = STRIDE};
+
+        memset(bytes[i], i + 1, STRIDE);
+        side_sources(&pair, CONNECTING, bytes[i], STRIDE);
+        cr_assert_eq(world->ops->write_imm(link, &write), SEALANE_OK, "%s",
+                     sealane_last_error()->message);
+        side_let_go(&pair, CONNECTING);
+        (void)event_expect(&pair, ACCEPTING, SL_LINK_ARRIVED);
+        cr_assert(is_filled(pair.sides[ACCEPTING].rings[SL_RING_BULK].base, STRIDE, i + 1));
+        for (int polls = 0; polls < 100000 && link->released < link->posted; polls++)
+            event_expect_none(&pair, CONNECTING);
+        cr_assert_eq(link->released, link->posted);
+        world->ops->forget(link, bytes[i]);
+    }
+    cr_assert_eq(write_to(&pair, CONNECTING, SL_RING_BULK, 0, 7), SEALANE_OK, "others stay");
+    pair_down(&pair);
+}
+
 static inline void refuses_writes_past_the_end_of_a_ring(const struct link_world *world)
 {
     static const struct {
@@ -738,6 +769,7 @@ static inline void ends_a_dropped_link_although_a_child_holds_its_socket(
     LINK_CONTRACT_TEST(provider, world, keeps_the_order_of_each_ring)                         \
     LINK_CONTRACT_TEST(provider, world, keeps_rings_apart)                                    \
     LINK_CONTRACT_TEST(provider, world, writes_as_many_bytes_as_were_said)                    \
+    LINK_CONTRACT_TEST(provider, world, forgets_where_writes_came_from)                       \
     LINK_CONTRACT_TEST(provider, world, refuses_writes_past_the_end_of_a_ring)                \
     LINK_CONTRACT_TEST(provider, world, refuses_writes_before_attach)                         \
     LINK_CONTRACT_TEST(provider, world, refuses_to_attach_what_was_not_granted)               \

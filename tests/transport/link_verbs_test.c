@@ -321,6 +321,56 @@ Test(link_verbs, takes_writes_only_from_memory_that_it_was_told_of)
     pair_down(&pair);
 }
 
+/* A small write is inline; only a larger one needs its memory registered. */
+Test(link_verbs, registers_where_writes_come_from_when_one_needs_it)
+{
+    static uint8_t bytes[2][STRIDE];
+    struct link_pair pair;
+    struct sl_verbs *verbs;
+    struct sl_link_write write = {.ring = SL_RING_BULK, .from = bytes[1], .bytes = 64};
+
+    pair_up(&pair, &verbs_world);
+    verbs = sl_verbs_of(pair.sides[CONNECTING].link);
+    cr_assert_null(verbs->sources[0].mr);
+    side_sources(&pair, CONNECTING, bytes, sizeof(bytes));
+    cr_assert_geq(verbs->inline_max, 64);
+    cr_assert_eq(sl_link_verbs.write_imm(&verbs->link, &write), SEALANE_OK);
+    cr_assert_null(verbs->sources[1].mr);
+    side_let_go(&pair, CONNECTING);
+    (void)event_expect(&pair, ACCEPTING, SL_LINK_ARRIVED);
+    write.bytes = verbs->inline_max + 1;
+    cr_assert_leq(write.bytes, STRIDE);
+    cr_assert_eq(sl_link_verbs.write_imm(&verbs->link, &write), SEALANE_OK);
+    cr_assert_not_null(verbs->sources[1].mr);
+    side_let_go(&pair, CONNECTING);
+    (void)event_expect(&pair, ACCEPTING, SL_LINK_ARRIVED);
+    sl_link_verbs.forget(&verbs->link, contract_sources);
+    write.from = contract_sources[0];
+    cr_assert_eq(sl_link_verbs.write_imm(&verbs->link, &write), SEALANE_INVALID_ARGUMENT);
+    pair_down(&pair);
+}
+
+/* The device takes no more than its limit. */
+Test(link_verbs, says_that_memory_cannot_be_registered_when_a_write_needs_it)
+{
+    static uint8_t bytes[STRIDE];
+    struct link_pair pair;
+    struct sl_verbs *verbs;
+    struct sl_link_write write = {.ring = SL_RING_BULK, .from = bytes, .bytes = STRIDE};
+    uint64_t max;
+
+    pair_up(&pair, &verbs_world);
+    verbs = sl_verbs_of(pair.sides[CONNECTING].link);
+    side_sources(&pair, CONNECTING, bytes, sizeof(bytes));
+    max = verbs->device->limits.max_mr_size;
+    verbs->device->limits.max_mr_size = 1;
+    cr_assert_eq(sl_link_verbs.write_imm(&verbs->link, &write), SEALANE_RESOURCE_EXHAUSTED);
+    cr_assert_eq(verbs->link.posted, 0);
+    verbs->device->limits.max_mr_size = max;
+    cr_assert_eq(sl_link_verbs.write_imm(&verbs->link, &write), SEALANE_OK);
+    pair_down(&pair);
+}
+
 Test(link_verbs, says_how_many_slots_it_has_receives_for)
 {
     struct link_pair pair;

@@ -27,6 +27,23 @@ Test(memory_host, owns_everything)
     sl_memory_ops(memory)->close(memory);
 }
 
+Test(memory_host, lays_rings_where_large_pages_can_lie)
+{
+    static const size_t sizes[] = {1, 2 << 20, (4 << 20) + 8192};
+    struct sl_memory *memory;
+
+    cr_assert_eq(sl_memory_host_new(&memory), SEALANE_OK);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct sl_ring_memory ring;
+
+        cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, sizes[i], &ring), SEALANE_OK);
+        cr_assert_eq((uintptr_t)ring.base % (2 << 20), 0);
+        memset(ring.base, 1, ring.bytes);
+        sl_memory_ops(memory)->ring_free(memory, &ring);
+    }
+    sl_memory_ops(memory)->close(memory);
+}
+
 Test(memory_host, finishes_jobs_before_it_returns)
 {
     struct bench_of_records *bench = bench_new(&world);
