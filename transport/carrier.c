@@ -57,6 +57,13 @@ bool sl_peer_turn_away(int listener_fd, int *spare_fd)
 
 /* ---- lists ---- */
 
+SEALANE_RESULT sl_ring_is_hosts(const struct sl_ring_memory *memory, const char *link)
+{
+    if (memory->place == SL_PLACE_HOST)
+        return SEALANE_OK;
+    return SL_FAIL(SEALANE_UNIMPLEMENTED, "link %s cannot write to memory of a device", link);
+}
+
 void sl_list_add(struct sl_list *list, struct sl_knot *knot, void *of)
 {
     if (knot->in)

@@ -3,7 +3,7 @@
 #ifndef SL_CARRIER_H
 #define SL_CARRIER_H
 
-#include "transport/status.h"
+#include "transport/memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,6 +14,9 @@ SEALANE_RESULT sl_system_failed(const char *what, const char *on);
 /* Out of descriptors: a peer left in the backlog would keep the port awake for nothing, so it is turned away, with the descriptor that
  * was spared for that. False: none was there. */
 bool sl_peer_turn_away(int listener_fd, int *spare_fd);
+
+/* UNIMPLEMENTED for a ring that the CPU, which carries the bytes, cannot touch. */
+SEALANE_RESULT sl_ring_is_hosts(const struct sl_ring_memory *memory, const char *link);
 
 /* A place in a list; embedded in what is listed, once for each list that it may be in. */
 struct sl_knot {

@@ -189,6 +189,9 @@ static void security_fill(struct sl_lane *lane)
     (void)snprintf(security->bulk_aead, sizeof(security->bulk_aead), "%s",
                    sl_aead_name((enum sl_aead)chosen->aead[SL_RING_BULK]));
     (void)snprintf(security->link, sizeof(security->link), "%s", lane->link->ops->name);
+    (void)snprintf(security->bulk_ring, sizeof(security->bulk_ring), "%s",
+                   lane->rx[SL_RING_BULK].memory.place == SL_PLACE_DEVICE ? lane->link->device_ring
+                                                                          : "host");
 }
 
 /* Everything was said: keys from the exporter over what was said, CONFIRM as our first record. */

@@ -385,22 +385,41 @@ static void geometry_fill(const struct sl_hello_geometry *from,
     };
 }
 
-SEALANE_RESULT sl_lane_rings_make(struct sl_lane *lane)
+static SEALANE_RESULT ring_make(struct sl_lane *lane, enum sl_ring_id ring, enum sl_place place)
 {
     struct sl_memory *memory = sl_node_memory(lane->node);
+    struct sl_receiver *rx = &lane->rx[ring];
+
+    SL_TRY(sl_memory_ops(memory)->ring_alloc(
+        memory, place, (size_t)rx->geometry.slots * rx->geometry.stride, &rx->memory));
+    return lane->link->ops->grant(lane->link, ring, &rx->memory, rx->geometry.stride,
+                                  lane->mine.grant[ring]);
+}
+
+/* Tensors come straight to the device where the carrier can write there, else by way of the host. */
+static SEALANE_RESULT bulk_ring_make(struct sl_lane *lane)
+{
+    struct sl_memory *memory = sl_node_memory(lane->node);
+    struct sl_ring_memory *ring = &lane->rx[SL_RING_BULK].memory;
+    enum sealane_status status = ring_make(lane, SL_RING_BULK, SL_PLACE_DEVICE);
+
+    if (status != SEALANE_UNIMPLEMENTED || ring->place != SL_PLACE_DEVICE)
+        return status;
+    SL_LOG(SL_LOG_WARN, "tensors come to the device by way of the host: %s",
+           sealane_last_error()->message);
+    sl_memory_ops(memory)->ring_free(memory, ring);
+    return ring_make(lane, SL_RING_BULK, SL_PLACE_HOST);
+}
+
+SEALANE_RESULT sl_lane_rings_make(struct sl_lane *lane)
+{
     struct sl_geometry geometry[SL_RING_COUNT];
 
     geometry_fill(&lane->mine.geometry, geometry);
-    for (int ring = 0; ring < SL_RING_COUNT; ring++) {
-        struct sl_receiver *rx = &lane->rx[ring];
-
-        rx->geometry = geometry[ring];
-        SL_TRY(sl_memory_ops(memory)->ring_alloc(
-            memory, (size_t)rx->geometry.slots * rx->geometry.stride, &rx->memory));
-        SL_TRY(lane->link->ops->grant(lane->link, (enum sl_ring_id)ring, &rx->memory,
-                                      rx->geometry.stride, lane->mine.grant[ring]));
-    }
-    return SEALANE_OK;
+    for (int ring = 0; ring < SL_RING_COUNT; ring++)
+        lane->rx[ring].geometry = geometry[ring];
+    SL_TRY(ring_make(lane, SL_RING_MESSAGE, SL_PLACE_HOST));
+    return bulk_ring_make(lane);
 }
 
 SEALANE_RESULT sl_lane_rings_attach(struct sl_lane *lane)

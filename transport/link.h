@@ -43,6 +43,8 @@ struct sl_link {
     uint64_t
         placed; /* of those, how many can no longer be overtaken by a later write to another ring */
     uint64_t released; /* of those, how many no longer need their source memory */
+    const char *
+        device_ring; /* after a grant of a device's memory: how the peer's writes get there ("dma-buf") */
 };
 
 struct sl_link_write {
@@ -100,7 +102,8 @@ struct sl_link_ops {
     void (*drop)(struct sl_link *link);
 
     /* Opens a ring of this side to the peer's writes. `stride` is the distance of slots. Writes the descriptor that
-     * the peer hands to attach. The memory stays the caller's; it must outlive the link. */
+     * the peer hands to attach. The memory stays the caller's; it must outlive the link. UNIMPLEMENTED, with nothing done, for memory
+     * of a device that this carrier cannot write to here; the message says what was tried. */
     SEALANE_RESULT(*grant)
     (struct sl_link *link, enum sl_ring_id ring, const struct sl_ring_memory *memory, size_t stride,
      uint8_t descriptor[SL_GRANT_BYTES]);

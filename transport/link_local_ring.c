@@ -130,6 +130,7 @@ SEALANE_RESULT sl_local_grant(struct sl_link *link, enum sl_ring_id ring,
                        memory->bytes);
     if (local->granted & (1u << ring))
         return SL_FAIL(SEALANE_FAILED_PRECONDITION, "ring %d is granted already", (int)ring);
+    SL_TRY(sl_ring_is_hosts(memory, "local"));
     SL_TRY(memfd_check(memory->fd, memory->bytes, SEALANE_INVALID_ARGUMENT, "this side's"));
     SL_TRY(page_grant(local));
     SL_TRY(sl_local_pass(local, 'R', (uint8_t)ring, memory->fd));

@@ -26,6 +26,7 @@ SEALANE_RESULT sl_tcp_grant(struct sl_link *link, enum sl_ring_id id,
                        memory->bytes);
     if (ring->slots > 0)
         return SL_FAIL(SEALANE_FAILED_PRECONDITION, "ring %d is granted already", (int)id);
+    SL_TRY(sl_ring_is_hosts(memory, "tcp"));
     *ring = (struct sl_tcp_ring){.base = memory->base,
                                  .bytes = memory->bytes,
                                  .stride = stride,

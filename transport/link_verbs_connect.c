@@ -76,6 +76,7 @@ static SEALANE_RESULT manager_open(struct sl_port *port)
         return SEALANE_OK;
     if (!any_device())
         return SL_FAIL(SEALANE_NOT_FOUND, "this host has no RDMA device");
+    SL_TRY(sl_verbs_locked_check());
     if (ibv_fork_init() != 0) /* nothing to do in kernels that copy registered pages at a fork */
         SL_LOG(SL_LOG_WARN, "a fork would harm registered memory: %s", strerror(errno));
     channel = rdma_create_event_channel();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link_verbs_device.c - RDMA devices: opened per port, their completions and what they say by themselves, memory that they may
- * touch. A limit is read from the device, never assumed. */
+/* link_verbs_device.c - RDMA devices: opened per port, their completions and what they say by themselves. A limit is
+ * read from the device, never assumed. */
 #include "transport/link_verbs_inside.h"
 #include "transport/log.h"
 
@@ -11,73 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
     QUEUE_BEGIN = 4096, /* completions; grows */
     BATCH = 16,
     ACKS = 64, /* completion events that are acknowledged together: each takes a lock */
-    ASYNC_PER_LOOK = 16,
-    LOCKED_WORTH_A_WORD = 32 << 20 /* a lane with default rings locks a third of that */
+    ASYNC_PER_LOOK = 16
 };
 
 const char *sl_verbs_device_name(const struct sl_verbs_device *device)
 {
     return ibv_get_device_name(device->verbs->device);
-}
-
-/* ---- registration ---- */
-
-static SEALANE_RESULT register_failed(const struct sl_verbs *verbs, size_t bytes, int error)
-{
-    const char *name = sl_verbs_device_name(verbs->device);
-    struct rlimit locked = {0};
-
-    (void)getrlimit(RLIMIT_MEMLOCK, &locked);
-    if (error == ENOMEM && locked.rlim_cur != RLIM_INFINITY)
-        return SL_FAIL_CAUSE(
-            SEALANE_RESOURCE_EXHAUSTED, error,
-            "cannot register %zu bytes with %s: RLIMIT_MEMLOCK is %llu bytes; raise it by "
-            "ulimit -l, LimitMEMLOCK= or /etc/security/limits.conf",
-            bytes, name, (unsigned long long)locked.rlim_cur);
-    return SL_FAIL_CAUSE(SEALANE_RESOURCE_EXHAUSTED, error,
-                         "cannot register %zu bytes with %s (%d regions at most): %s", bytes, name,
-                         verbs->device->limits.max_mr, strerror(error));
-}
-
-SEALANE_RESULT sl_verbs_register(struct sl_verbs *verbs, const void *base, size_t bytes,
-                                 unsigned access, struct ibv_mr **mr_p)
-{
-    uint64_t max = verbs->device->limits.max_mr_size;
-    struct ibv_mr *mr;
-
-    if (bytes == 0 || bytes > max)
-        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "%s registers 1 to %llu bytes, not %zu",
-                       sl_verbs_device_name(verbs->device), (unsigned long long)max, bytes);
-    /* What the peer sees are offsets: a grant tells nothing about this process's addresses. */
-    if (access & IBV_ACCESS_REMOTE_WRITE)
-        mr = ibv_reg_mr_iova(verbs->pd, (void *)(uintptr_t)base, bytes, 0, access);
-    else
-        mr = ibv_reg_mr(verbs->pd, (void *)(uintptr_t)base, bytes, access);
-    if (!mr)
-        return register_failed(verbs, bytes, errno);
-    *mr_p = mr;
-    return SEALANE_OK;
-}
-
-/* Better said at the start than found out by the hundredth lane. */
-static void locked_check(const char *device)
-{
-    struct rlimit locked = {0};
-
-    if (geteuid() != 0 && getrlimit(RLIMIT_MEMLOCK, &locked) == 0 &&
-        locked.rlim_cur < LOCKED_WORTH_A_WORD)
-        SL_LOG(
-            SL_LOG_WARN,
-            "%s: at most %llu bytes may be locked (RLIMIT_MEMLOCK), which is few: raise it by ulimit -l, "
-            "LimitMEMLOCK= or /etc/security/limits.conf",
-            device, (unsigned long long)locked.rlim_cur);
 }
 
 /* ---- opening and closing ---- */
@@ -143,7 +88,6 @@ SEALANE_RESULT sl_verbs_device_get(struct sl_port *port, struct ibv_context *lik
         sl_verbs_device_close(device);
         return status;
     }
-    locked_check(sl_verbs_device_name(device));
     device->next = port->devices;
     port->devices = device;
     *device_p = device;

@@ -114,7 +114,7 @@ static SEALANE_RESULT block_open(struct sl_verbs *verbs, struct sl_verbs_block *
 {
     struct batch batch = {.count = 0};
 
-    SL_TRY(sl_verbs_register(verbs, block->base, block->bytes, IBV_ACCESS_LOCAL_WRITE, &block->mr));
+    SL_TRY(sl_verbs_register(verbs, block->base, block->bytes, &block->mr));
     for (uint32_t i = 0; i < block->count; i++)
         batch_put(verbs, &batch, (uint16_t)(block->first + i));
     batch_post(verbs, &batch);
@@ -176,7 +176,7 @@ static SEALANE_RESULT grant_check(const struct sl_verbs *verbs, enum sl_ring_id 
     return SEALANE_OK;
 }
 
-/* A receive for each slot is there before anybody is told of the ring. */
+/* A receive for each slot is there before anybody is told of the ring; but first of all it is tried whether it can be one. */
 SEALANE_RESULT sl_verbs_grant(struct sl_link *link, enum sl_ring_id id,
                               const struct sl_ring_memory *memory, size_t stride,
                               uint8_t descriptor[SL_GRANT_BYTES])
@@ -187,12 +187,10 @@ SEALANE_RESULT sl_verbs_grant(struct sl_link *link, enum sl_ring_id id,
 
     SL_TRY(grant_check(verbs, id, memory, stride));
     slots = (uint32_t)(memory->bytes / stride);
+    SL_TRY(sl_verbs_register_ring(verbs, memory, &verbs->mine[id].mr));
     SL_TRY(sl_verbs_reserve(verbs, slots));
     SL_TRY(block_make(verbs, block, slots, 0));
     SL_TRY(block_open(verbs, block));
-    SL_TRY(sl_verbs_register(verbs, memory->base, memory->bytes,
-                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
-                             &verbs->mine[id].mr));
     descriptor_write(verbs, id, stride, descriptor);
     return SEALANE_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* link_verbs_inside.h - what the files that make up link_verbs share: link_verbs.c (ports, life, polling), link_verbs_connect.c
- * (listening, connecting, what the connection manager says), link_verbs_device.c (devices, registration, what a device says),
- * link_verbs_pair.c (the queue pair of a link), link_verbs_out.c (what goes) and link_verbs_in.c (what comes).
+ * (listening, connecting, what the connection manager says), link_verbs_device.c (devices, what a device says),
+ * link_verbs_register.c (memory that a device may touch), link_verbs_pair.c (the queue pair of a link), link_verbs_out.c (what goes) and link_verbs_in.c (what comes).
  *
  * One reliable queue pair per link, in a protection domain of its own. Whatever comes takes one posted receive, in order:
  *
@@ -245,10 +245,6 @@ SEALANE_RESULT sl_verbs_enter(struct sl_verbs *verbs);
 SEALANE_RESULT sl_verbs_reserve(struct sl_verbs *verbs, uint32_t more);
 void sl_verbs_leave(struct sl_verbs *verbs);
 
-/* Opens memory to the device, and with IBV_ACCESS_REMOTE_WRITE to the peer, for whom its addresses begin at 0. */
-SEALANE_RESULT sl_verbs_register(struct sl_verbs *verbs, const void *base, size_t bytes,
-                                 unsigned access, struct ibv_mr **mr_p);
-
 /* "rxe0" */
 const char *sl_verbs_device_name(const struct sl_verbs_device *device);
 
@@ -271,6 +267,20 @@ void sl_verbs_device_arm(struct sl_port *port, struct sl_verbs_device *device);
 SEALANE_PRINTF(3, 4)
 void sl_verbs_device_over(struct sl_port *port, struct sl_verbs_device *device, const char *format,
                           ...);
+
+/* ---- link_verbs_register.c ---- */
+
+/* Whether this process may lock what the smallest lane takes. RESOURCE_EXHAUSTED names the limit and how to raise it. */
+SEALANE_RESULT sl_verbs_locked_check(void);
+
+/* Opens host memory to the device, for what it sends and takes itself. */
+SEALANE_RESULT sl_verbs_register(struct sl_verbs *verbs, const void *base, size_t bytes,
+                                 struct ibv_mr **mr_p);
+
+/* Opens a ring to the peer's writes; for the peer its addresses begin at 0. UNIMPLEMENTED for memory of a device that this RDMA device
+ * cannot write to. */
+SEALANE_RESULT sl_verbs_register_ring(struct sl_verbs *verbs, const struct sl_ring_memory *ring,
+                                      struct ibv_mr **mr_p);
 
 /* ---- link_verbs_pair.c ---- */
 

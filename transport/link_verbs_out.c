@@ -143,8 +143,7 @@ static SEALANE_RESULT source_register(struct sl_verbs *verbs, const struct sl_li
 
     if (!source || source->mr)
         return SEALANE_OK;
-    return sl_verbs_register(verbs, source->base, source->bytes, IBV_ACCESS_LOCAL_WRITE,
-                             &source->mr);
+    return sl_verbs_register(verbs, source->base, source->bytes, &source->mr);
 }
 
 /* Writes `number` and its place in the arrays; numbers begin with 1. */

@@ -34,11 +34,19 @@ struct sl_job {
     enum sl_job_state state;
 };
 
+enum sl_place {
+    SL_PLACE_HOST,
+    SL_PLACE_DEVICE /* the CPU cannot touch it */
+};
+
 /* Memory of one ring: whole pages, open to a peer's writes once a link grants it. */
 struct sl_ring_memory {
     uint8_t *base; /* in this kind's address space */
     size_t bytes;
     int fd; /* host: a memfd sealed with F_SEAL_SHRINK|GROW|SEAL that links may pass on; -1 when there is none */
+    enum sl_place place;
+    int dmabuf; /* device: a dma-buf that holds the ring, the kind's until ring_free; -1 when there is none */
+    uint64_t dmabuf_offset; /* of base in it, whole pages of the host */
 };
 
 struct sl_memory_ops {
@@ -51,9 +59,10 @@ struct sl_memory_ops {
     SEALANE_RESULT (*alloc)(struct sl_memory *memory, size_t bytes, void **at_p);
     void (*free)(struct sl_memory *memory, void *at, size_t bytes);
 
-    /* Ring memory of `bytes` (rounded up to whole pages), zeroed. */
+    /* Ring memory of `bytes` (rounded up to whole pages), zeroed, in the place that is asked for; the host's where the kind has
+     * no other. A kind opens chunks from rings of both places. */
     SEALANE_RESULT(*ring_alloc)
-    (struct sl_memory *memory, size_t bytes, struct sl_ring_memory *ring_p);
+    (struct sl_memory *memory, enum sl_place place, size_t bytes, struct sl_ring_memory *ring_p);
     void (*ring_free)(struct sl_memory *memory, struct sl_ring_memory *ring);
 
     /* Submit n jobs, all seal or all open. They may be DONE on return or later, after polls. */

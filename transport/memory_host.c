@@ -102,7 +102,7 @@ static void *ring_map(int fd, size_t bytes)
     return at;
 }
 
-static SEALANE_RESULT host_ring_alloc(struct sl_memory *memory, size_t bytes,
+static SEALANE_RESULT host_ring_alloc(struct sl_memory *memory, enum sl_place place, size_t bytes,
                                       struct sl_ring_memory *ring_p)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -110,7 +110,7 @@ static SEALANE_RESULT host_ring_alloc(struct sl_memory *memory, size_t bytes,
     void *base;
     int fd;
 
-    (void)memory;
+    (void)memory, (void)place;
     if (bytes == 0 || bytes > PTRDIFF_MAX - page)
         return SL_FAIL(SEALANE_INVALID_ARGUMENT, "a ring of %zu bytes was asked for", bytes);
     whole = (bytes + page - 1) / page * page;
@@ -124,7 +124,7 @@ static SEALANE_RESULT host_ring_alloc(struct sl_memory *memory, size_t bytes,
         return SL_FAIL_CAUSE(SEALANE_RESOURCE_EXHAUSTED, error, "no ring memory of %zu bytes: %s",
                              whole, strerror(error));
     }
-    *ring_p = (struct sl_ring_memory){.base = base, .bytes = whole, .fd = fd};
+    *ring_p = (struct sl_ring_memory){.base = base, .bytes = whole, .fd = fd, .dmabuf = -1};
     return SEALANE_OK;
 }
 
@@ -133,7 +133,7 @@ static void host_ring_free(struct sl_memory *memory, struct sl_ring_memory *ring
     (void)memory;
     (void)munmap(ring->base, ring->bytes);
     (void)close(ring->fd);
-    *ring = (struct sl_ring_memory){.fd = -1};
+    *ring = (struct sl_ring_memory){.fd = -1, .dmabuf = -1};
 }
 
 static struct sl_aead_io io_of(const struct sl_job *job)

@@ -83,6 +83,7 @@ struct sealane_security {
     char message_aead[32]; /* AEAD of the message ring we send on: "AES-256-GCM" */
     char bulk_aead[32];    /* AEAD of the bulk ring we send on */
     char link[16];         /* "local", "verbs", "tcp" */
+    char bulk_ring[16];    /* where tensors come to: "host", or a device's memory, by "dma-buf" or "peermem" */
     uint64_t sealed_bytes; /* plaintext bytes sealed on this lane so far */
     uint64_t opened_bytes; /* plaintext bytes verified and opened on this lane so far */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* link_fake.c - see link_fake.h. A crossing is a flight from one link to its peer; it lands when nobody holds it. */
 #include "tests/support/link_fake.h"
+#include "transport/carrier.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -611,6 +612,7 @@ static SEALANE_RESULT fake_grant(struct sl_link *link, enum sl_ring_id ring,
                        memory->bytes);
     if (fake->granted[ring].base)
         return SL_FAIL(SEALANE_FAILED_PRECONDITION, "ring %d is granted already", (int)ring);
+    SL_TRY(sl_ring_is_hosts(memory, "fake"));
     enter(world);
     fake->granted[ring] = (struct granted){
         .base = memory->base, .bytes = memory->bytes, .stride = stride, .id = ++world->grants};

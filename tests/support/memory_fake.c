@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
     PAGE = 4096,
+    RINGS_MAX = 8,
     FILL = 0xEE /* fresh memory holds something that nobody may rely on */
 };
 
@@ -17,12 +19,22 @@ struct pending {
     bool seal;
 };
 
+/* A ring in this kind's memory. */
+struct ring {
+    uint8_t *address, *shadow; /* shadow: of the whole file; address NULL: free */
+    size_t bytes, offset;
+    int fd;
+};
+
 struct sl_memory {
     struct sl_memory_head head;
     struct sl_memory *host; /* for rings */
-    uint8_t *address;       /* pages that nobody may touch */
-    uint8_t *shadow;        /* their bytes */
-    size_t *blocks; /* of each page: pages from here to the end of its allocation; 0: free */
+    struct ring rings[RINGS_MAX];
+    bool device_rings;
+    size_t ring_offset;
+    uint8_t *address; /* pages that nobody may touch */
+    uint8_t *shadow;  /* their bytes */
+    size_t *blocks;   /* of each page: pages from here to the end of its allocation; 0: free */
     size_t pages;
     struct pending *pending; /* in the order of submission */
     size_t count, capacity;
@@ -62,10 +74,26 @@ static uint8_t *shadow_of(struct sl_memory *memory, const void *at, size_t bytes
                      : memory->shadow;
 }
 
-/* Staging and rings may be the host's as well. */
-static uint8_t *shadow_or_host(struct sl_memory *memory, void *at, size_t bytes)
+static uint8_t *shadow_of_ring(const struct sl_memory *memory, const void *at, size_t bytes)
 {
-    return inside(memory, at) ? shadow_of(memory, at, bytes) : at;
+    for (size_t i = 0; i < RINGS_MAX; i++) {
+        const struct ring *ring = &memory->rings[i];
+        size_t offset = (uintptr_t)at - (uintptr_t)ring->address;
+
+        if (ring->address && offset < ring->bytes && bytes <= ring->bytes - offset)
+            return ring->shadow + ring->offset + offset;
+    }
+    return NULL;
+}
+
+/* Staging and rings may be the host's as well. */
+static uint8_t *shadow_or_host(struct sl_memory *memory, const void *at, size_t bytes)
+{
+    uint8_t *ring = shadow_of_ring(memory, at, bytes);
+
+    if (ring)
+        return ring;
+    return inside(memory, at) ? shadow_of(memory, at, bytes) : (uint8_t *)(uintptr_t)at;
 }
 
 /* The first run of `wanted` free pages; memory->pages when there is none. */
@@ -118,15 +146,56 @@ static void fake_free(struct sl_memory *memory, void *at, size_t bytes)
     memset(&memory->blocks[offset / PAGE], 0, wanted * sizeof(memory->blocks[0]));
 }
 
-static SEALANE_RESULT fake_ring_alloc(struct sl_memory *memory, size_t bytes,
-                                      struct sl_ring_memory *ring_p)
+static SEALANE_RESULT device_ring(struct sl_memory *memory, size_t bytes,
+                                  struct sl_ring_memory *ring_p)
 {
-    return sl_memory_ops(memory->host)->ring_alloc(memory->host, bytes, ring_p);
+    size_t offset = memory->ring_offset == SIZE_MAX ? 0 : memory->ring_offset;
+    struct ring *ring = memory->rings;
+
+    while (ring < memory->rings + RINGS_MAX && ring->address)
+        ring++;
+    if (ring == memory->rings + RINGS_MAX)
+        return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no place for more fake rings");
+    bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+    ring->fd = memfd_create("fake-dma-buf", MFD_CLOEXEC);
+    if (ring->fd < 0 || ftruncate(ring->fd, (off_t)(offset + bytes)) != 0)
+        misuse("no file for a ring");
+    ring->shadow = mmap(NULL, offset + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
+    ring->address = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ring->shadow == MAP_FAILED || ring->address == MAP_FAILED)
+        misuse("no pages for a ring");
+    ring->bytes = bytes;
+    ring->offset = offset;
+    *ring_p = (struct sl_ring_memory){.base = ring->address,
+                                      .bytes = bytes,
+                                      .fd = -1,
+                                      .place = SL_PLACE_DEVICE,
+                                      .dmabuf = memory->ring_offset == SIZE_MAX ? -1 : ring->fd,
+                                      .dmabuf_offset = offset};
+    return SEALANE_OK;
 }
 
-static void fake_ring_free(struct sl_memory *memory, struct sl_ring_memory *ring)
+static SEALANE_RESULT fake_ring_alloc(struct sl_memory *memory, enum sl_place place, size_t bytes,
+                                      struct sl_ring_memory *ring_p)
 {
-    sl_memory_ops(memory->host)->ring_free(memory->host, ring);
+    if (place == SL_PLACE_DEVICE && memory->device_rings && bytes > 0 && bytes < PTRDIFF_MAX / 2)
+        return device_ring(memory, bytes, ring_p);
+    return sl_memory_ops(memory->host)->ring_alloc(memory->host, place, bytes, ring_p);
+}
+
+static void fake_ring_free(struct sl_memory *memory, struct sl_ring_memory *given)
+{
+    for (struct ring *ring = memory->rings; ring < memory->rings + RINGS_MAX; ring++) {
+        if (!ring->address || ring->address != given->base)
+            continue;
+        (void)munmap(ring->address, ring->bytes);
+        (void)munmap(ring->shadow, ring->offset + ring->bytes);
+        (void)close(ring->fd);
+        *ring = (struct ring){.fd = -1};
+        *given = (struct sl_ring_memory){.fd = -1, .dmabuf = -1};
+        return;
+    }
+    sl_memory_ops(memory->host)->ring_free(memory->host, given);
 }
 
 /* ---- jobs ---- */
@@ -179,7 +248,7 @@ static void finish_open(struct sl_memory *memory, struct sl_job *job)
 
     memcpy(tag, shadow_or_host(memory, job->tag, SL_TAG_BYTES), sizeof(tag));
     if (job->bytes > 0) /* read once, before the AEAD looks at it */
-        memcpy(io.out, job->in, job->bytes);
+        memcpy(io.out, shadow_or_host(memory, job->in, job->bytes), job->bytes);
     io.in = io.out;
     job->state = sl_aead_open(job->key, &io, tag) ? SL_JOB_DONE : SL_JOB_BAD_TAG;
 }
@@ -287,6 +356,17 @@ void memory_fake_order(struct sl_memory *memory, enum memory_fake_order order)
     memory->order = order;
 }
 
+void memory_fake_device_rings(struct sl_memory *memory, size_t offset)
+{
+    memory->device_rings = true;
+    memory->ring_offset = offset;
+}
+
+void *memory_fake_ring_bytes(const struct sl_memory *memory, const void *base)
+{
+    return shadow_of_ring(memory, base, 1);
+}
+
 size_t memory_fake_pending(const struct sl_memory *memory)
 {
     return memory->count;
@@ -309,8 +389,6 @@ void memory_fake_put(struct sl_memory *memory, void *to, const void *from, size_
 
 void memory_fake_get(struct sl_memory *memory, void *to, const void *from, size_t bytes)
 {
-    const void *at = inside(memory, from) ? shadow_of(memory, from, bytes) : from;
-
     if (bytes > 0)
-        memcpy(to, at, bytes);
+        memcpy(to, shadow_or_host(memory, from, bytes), bytes);
 }

@@ -317,7 +317,7 @@ static void expect_clear_is_found_locally(void)
     tapped.close(port);
     cr_assert_not_null(capture_find(&capture, &clear));
     cr_assert_eq(sl_memory_host_new(&memory), SEALANE_OK);
-    cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, 8192, &ring), SEALANE_OK);
+    cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_HOST, 8192, &ring), SEALANE_OK);
     (void)shared_pages_find(&clear, &found);
     cr_assert_not(found);
     memcpy(ring.base + 4080, clear.bytes, clear.count); /* across two pages */

@@ -206,7 +206,8 @@ static void chunk_begin(struct chunk *chunk, enum sl_aead aead, size_t bytes)
     for (size_t i = 0; i < bytes; i++)
         chunk->plain[i] = (uint8_t)(i * 31 + 1);
     cr_assert_eq(sl_memory_host_new(&chunk->memory), SEALANE_OK);
-    cr_assert_eq(sl_memory_ops(chunk->memory)->ring_alloc(chunk->memory, LARGE + 128, &chunk->ring),
+    cr_assert_eq(sl_memory_ops(chunk->memory)
+                     ->ring_alloc(chunk->memory, SL_PLACE_HOST, LARGE + 128, &chunk->ring),
                  SEALANE_OK);
     chunk->job = (struct sl_job){
         .in = chunk->ring.base + 128, .out = chunk->place, .bytes = bytes, .tag = chunk->ring.base};

@@ -3,6 +3,7 @@
  * order. The lane must never look through such a pointer, keep records in order, and give memory back only when no job needs it. */
 #include "tests/support/lanes.h"
 #include "tests/support/memory_fake.h"
+#include "transport/lane_inside.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -14,12 +15,15 @@ enum {
 static struct lanes lanes;
 static struct sl_memory *memories[2];
 static int made;
+static bool device_rings;
 static uint8_t *content, *back;
 static void *from, *to;
 
 static struct sl_memory *make_memory(void)
 {
     cr_assert_eq(memory_fake_new(8 << 20, &memories[made]), SEALANE_OK);
+    if (device_rings)
+        memory_fake_device_rings(memories[made], 0);
     return memories[made++];
 }
 
@@ -79,6 +83,24 @@ static void transfer(enum memory_fake_order order, size_t pace, uint32_t epoch_s
     cr_assert_eq(memcmp(back, content, BYTES), 0);
     lanes_disconnect(&lanes);
     close_lanes();
+}
+
+/* The fake carrier is like local and tcp: it copies by the CPU. */
+Test(lane_memory, a_ring_that_the_carrier_cannot_reach_is_the_hosts_instead)
+{
+    struct sealane_security security;
+
+    device_rings = true;
+    open_lanes(0);
+    for (int i = 0; i < 2; i++) {
+        sl_lane_security(lanes.end[i].lane, &security);
+        cr_assert_str_eq(security.bulk_ring, "host");
+        cr_assert_eq(lanes.end[i].lane->rx[SL_RING_BULK].memory.place, SL_PLACE_HOST);
+    }
+    lanes_disconnect(&lanes);
+    close_lanes();
+    made = 0;
+    transfer(MEMORY_FAKE_FIRST_FIRST, SIZE_MAX, 0);
 }
 
 Test(lane_memory, invariant_12_a_device_tensor_goes_from_device_to_device)

@@ -407,8 +407,9 @@ static inline void refuses_to_grant_twice_or_strides_that_do_not_fit(const struc
     struct sl_ring_memory ring;
 
     pair_connect(&pair, world);
-    cr_assert_eq(sl_memory_ops(pair.memory)->ring_alloc(pair.memory, SLOTS * STRIDE, &ring),
-                 SEALANE_OK);
+    cr_assert_eq(
+        sl_memory_ops(pair.memory)->ring_alloc(pair.memory, SL_PLACE_HOST, SLOTS * STRIDE, &ring),
+        SEALANE_OK);
     cr_assert_eq(world->ops->grant(side->link, SL_RING_BULK, &ring, 0, grant),
                  SEALANE_INVALID_ARGUMENT);
     cr_assert_eq(world->ops->grant(side->link, SL_RING_BULK, &ring, ring.bytes + 1, grant),

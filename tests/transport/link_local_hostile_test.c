@@ -403,7 +403,8 @@ static void liar_begin(struct liar *liar, uint64_t seed)
     liar->random = seed;
     liar->raw = raw_client();
     cr_assert_eq(sl_memory_host_new(&liar->memory), SEALANE_OK);
-    cr_assert_eq(sl_memory_ops(liar->memory)->ring_alloc(liar->memory, RING_BYTES, &liar->ring),
+    cr_assert_eq(sl_memory_ops(liar->memory)
+                     ->ring_alloc(liar->memory, SL_PLACE_HOST, RING_BYTES, &liar->ring),
                  SEALANE_OK);
     cr_assert_eq(ops->grant(liar->raw.link, SL_RING_MESSAGE, &liar->ring, STRIDE, grant),
                  SEALANE_OK);

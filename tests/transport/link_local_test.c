@@ -383,8 +383,8 @@ static void child_run(const char *address)
     for (int ring = 0; ring < SL_RING_COUNT; ring++) {
         uint8_t mine[SL_GRANT_BYTES];
 
-        if (sl_memory_ops(memory)->ring_alloc(memory, SLOTS * STRIDE, &side->rings[ring]) !=
-                SEALANE_OK ||
+        if (sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_HOST, SLOTS * STRIDE,
+                                              &side->rings[ring]) != SEALANE_OK ||
             sl_link_local.grant(side->link, (enum sl_ring_id)ring, &side->rings[ring], STRIDE,
                                 mine) != SEALANE_OK ||
             sl_link_local.attach(side->link, (enum sl_ring_id)ring, grants[ring], SLOTS * STRIDE,
@@ -417,7 +417,8 @@ static pid_t child_start(struct link_pair *pair)
     side->link = event_expect(pair, ACCEPTING, SL_LINK_ACCEPTED).link;
     for (int ring = 0; ring < SL_RING_COUNT; ring++) {
         cr_assert_eq(sl_memory_ops(pair->memory)
-                         ->ring_alloc(pair->memory, SLOTS * STRIDE, &side->rings[ring]),
+                         ->ring_alloc(pair->memory, SL_PLACE_HOST, SLOTS * STRIDE,
+                                      &side->rings[ring]),
                      SEALANE_OK);
         cr_assert_eq(sl_link_local.grant(side->link, (enum sl_ring_id)ring, &side->rings[ring],
                                          STRIDE, grants[ring]),

@@ -173,9 +173,10 @@ static inline void side_grant(struct link_pair *pair, int side)
     struct link_side *at = &pair->sides[side];
 
     for (int ring = 0; ring < SL_RING_COUNT; ring++) {
-        cr_assert_eq(
-            sl_memory_ops(pair->memory)->ring_alloc(pair->memory, SLOTS * STRIDE, &at->rings[ring]),
-            SEALANE_OK);
+        cr_assert_eq(sl_memory_ops(pair->memory)
+                         ->ring_alloc(pair->memory, SL_PLACE_HOST, SLOTS * STRIDE,
+                                      &at->rings[ring]),
+                     SEALANE_OK);
         cr_assert_eq(pair->world->ops->grant(at->link, (enum sl_ring_id)ring, &at->rings[ring],
                                              STRIDE, at->grants[ring]),
                      SEALANE_OK, "%s", sealane_last_error()->message);

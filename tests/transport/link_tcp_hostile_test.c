@@ -172,7 +172,8 @@ static void honest_up(struct honest *honest, const struct raw *raw)
 
     *honest = (struct honest){.rounds = 0};
     cr_assert_eq(sl_memory_host_new(&memory), SEALANE_OK);
-    cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, RAW_RING_BYTES, &honest->ring),
+    cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_HOST, RAW_RING_BYTES,
+                                                   &honest->ring),
                  SEALANE_OK);
     cr_assert_eq(raw_ops->open(&honest->port), SEALANE_OK);
     cr_assert_eq(raw_ops->connect(honest->port, raw->address, &honest->links[CONNECTING]),

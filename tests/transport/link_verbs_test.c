@@ -42,7 +42,8 @@ static void scene_grant(struct scene *scene)
 {
     for (int ring = 0; ring < SL_RING_COUNT; ring++) {
         cr_assert_eq(sl_memory_ops(scene->pair.memory)
-                         ->ring_alloc(scene->pair.memory, SLOTS * STRIDE, &scene->rings[ring]),
+                         ->ring_alloc(scene->pair.memory, SL_PLACE_HOST, SLOTS * STRIDE,
+                                      &scene->rings[ring]),
                      SEALANE_OK);
         cr_assert_eq(sl_link_verbs.grant(scene->raw.link, (enum sl_ring_id)ring,
                                          &scene->rings[ring], STRIDE, scene->grants[ring]),
@@ -379,7 +380,9 @@ Test(link_verbs, says_how_many_slots_it_has_receives_for)
     enum sealane_status status;
 
     pair_connect(&pair, &verbs_world);
-    cr_assert_eq(sl_memory_ops(pair.memory)->ring_alloc(pair.memory, 4096 * 64, &ring), SEALANE_OK);
+    cr_assert_eq(
+        sl_memory_ops(pair.memory)->ring_alloc(pair.memory, SL_PLACE_HOST, 4096 * 64, &ring),
+        SEALANE_OK);
     status = sl_link_verbs.grant(pair.sides[ACCEPTING].link, SL_RING_BULK, &ring, 64, grant);
     cr_assert_eq(status, SEALANE_RESOURCE_EXHAUSTED);
     cr_assert_neq(strstr(sealane_last_error()->message, "4096 slots"), NULL);

@@ -96,7 +96,8 @@ static struct bench_of_records *bench_new(const struct memory_world *world)
         cr_assert_eq(sl_aead_key_new(sl_aead_supported[i % sl_aead_supported_count], key,
                                      &bench->keys[i]),
                      SEALANE_OK);
-    cr_assert_eq(bench->ops->ring_alloc(bench->memory, RECORDS * SLOT_STRIDE, &bench->ring),
+    cr_assert_eq(bench->ops->ring_alloc(bench->memory, SL_PLACE_DEVICE, RECORDS * SLOT_STRIDE,
+                                        &bench->ring),
                  SEALANE_OK);
     for (size_t i = 0; i < RECORDS; i++)
         record_make(bench, i);
@@ -285,8 +286,10 @@ static inline void refuses_more_memory_than_there_is(const struct memory_world *
     cr_assert_eq(sl_memory_ops(memory)->alloc(memory, SIZE_MAX / 2, &at),
                  SEALANE_RESOURCE_EXHAUSTED);
     cr_assert_eq(at, &memory, "outputs are set on success only");
-    cr_assert_neq(sl_memory_ops(memory)->ring_alloc(memory, SIZE_MAX / 4, &ring), SEALANE_OK);
-    cr_assert_neq(sl_memory_ops(memory)->ring_alloc(memory, SIZE_MAX, &ring), SEALANE_OK);
+    cr_assert_neq(sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_HOST, SIZE_MAX / 4, &ring),
+                  SEALANE_OK);
+    cr_assert_neq(sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_HOST, SIZE_MAX, &ring),
+                  SEALANE_OK);
     cr_assert_eq(ring.fd, -7);
     sl_memory_ops(memory)->close(memory);
 }
@@ -302,7 +305,8 @@ static inline void gives_rings_of_whole_zeroed_pages(const struct memory_world *
         struct sl_ring_memory ring;
         uint8_t *seen;
 
-        cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, sizes[i], &ring), SEALANE_OK);
+        cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_DEVICE, sizes[i], &ring),
+                     SEALANE_OK);
         cr_assert_eq(ring.bytes, (sizes[i] + page - 1) / page * page);
         cr_assert_eq((uintptr_t)ring.base % page, 0);
         seen = malloc(ring.bytes);
@@ -325,7 +329,8 @@ static inline void seals_the_file_behind_a_ring(const struct memory_world *world
     int fd;
 
     cr_assert_eq(world->make(&memory), SEALANE_OK);
-    cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, 10000, &ring), SEALANE_OK);
+    cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_HOST, 10000, &ring),
+                 SEALANE_OK);
     fd = ring.fd;
     if (fd >= 0) {
         cr_assert_eq(fcntl(fd, F_GET_SEALS) & seals, seals);

@@ -21,11 +21,23 @@ static enum sealane_status make_slow_and_shuffled(struct sl_memory **memory_p)
     return status;
 }
 
+static enum sealane_status make_with_device_rings(struct sl_memory **memory_p)
+{
+    enum sealane_status status = make(memory_p);
+
+    if (status == SEALANE_OK)
+        memory_fake_device_rings(*memory_p, 8192);
+    return status;
+}
+
 static const struct memory_world world = {make, memory_fake_put, memory_fake_get};
 static const struct memory_world slow = {make_slow_and_shuffled, memory_fake_put, memory_fake_get};
+static const struct memory_world device = {make_with_device_rings, memory_fake_put,
+                                           memory_fake_get};
 
 MEMORY_CONTRACT(memory_fake, &world)
 MEMORY_CONTRACT(memory_fake_slow_and_shuffled, &slow)
+MEMORY_CONTRACT(memory_fake_with_device_rings, &device)
 
 /* ---- what only the fake does ---- */
 
@@ -56,6 +68,18 @@ Test(memory_fake, invariant_12_faults_when_the_host_writes_its_memory, .signal =
     (void)signal(SIGSEGV, SIG_DFL);
     at = one_page(&memory);
     *at = 1;
+}
+
+Test(memory_fake, invariant_12_faults_when_the_host_reads_a_ring_of_the_device, .signal = SIGSEGV)
+{
+    struct sl_memory *memory;
+    struct sl_ring_memory ring;
+
+    (void)signal(SIGSEGV, SIG_DFL);
+    cr_assert_eq(make_with_device_rings(&memory), SEALANE_OK);
+    cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_DEVICE, 4096, &ring),
+                 SEALANE_OK);
+    (void)*(volatile uint8_t *)ring.base;
 }
 
 Test(memory_fake, owns_its_own_memory_and_nothing_else)

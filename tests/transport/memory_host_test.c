@@ -36,7 +36,7 @@ Test(memory_host, lays_rings_where_large_pages_can_lie)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         struct sl_ring_memory ring;
 
-        cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, sizes[i], &ring), SEALANE_OK);
+        cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_HOST, sizes[i], &ring), SEALANE_OK);
         cr_assert_eq((uintptr_t)ring.base % (2 << 20), 0);
         memset(ring.base, 1, ring.bytes);
         sl_memory_ops(memory)->ring_free(memory, &ring);
