@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* refusals_test.c - every way in which a TLS handshake must fail, and what both ends then say: the judging one names the field seen
- * and wanted, the other one the alert by its RFC 8446 name and the certificate that it had shown. */
+ * and wanted, the other one the alert by its RFC 8446 name and the certificate that it had shown. With SEALANE_TEST_LINK=verbs each
+ * quarrel is also had by two nodes over RDMA: the last alert reaches its reader before the link's end does. */
 #include "tests/support/certs.h"
+#include "tests/support/rdma.h"
 #include "tests/support/tls_pair.h"
+#include "transport/lane.h"
+#include "transport/node.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -28,6 +32,50 @@ struct outcome {
     char client[512], server[512];
 };
 
+/* ---- over a link ---- */
+
+static enum sealane_status told(void *owner, struct sl_lane *lane, struct sl_lane_event *event)
+{
+    char *why = owner;
+
+    (void)lane;
+    cr_assert_neq(event->kind, SL_LANE_READY, "the lane came up");
+    if (event->kind == SL_LANE_CLOSED && why) {
+        cr_assert_eq(event->status, SEALANE_UNAUTHENTICATED);
+        (void)snprintf(why, 512, "%.*s", (int)event->count, (const char *)event->bytes);
+    }
+    return SEALANE_OK;
+}
+
+/* The client's words are the same. */
+static void quarrel_over_verbs(struct sealane_credentials *client,
+                               struct sealane_credentials *server, const char *wanted,
+                               const char *why)
+{
+    const struct sealane_node_options polled = {.polled = true};
+    struct sl_lane_options options = {.on_event = told, .credentials = server, .link = "verbs"};
+    struct sealane_node *nodes[2];
+    struct sl_listener *listener;
+    struct sl_lane *lane;
+    char address[64], said[512] = "";
+
+    cr_assert(rdma_address(address, sizeof(address), 0), "no RDMA device has an address");
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(sealane_node_new(&polled, &nodes[i]), SEALANE_OK);
+    cr_assert_eq(sl_node_listen(nodes[0], address, &options, &listener), SEALANE_OK, "%s",
+                 sealane_last_error()->message);
+    options.credentials = client;
+    options.server_name = wanted;
+    options.owner = said;
+    cr_assert_eq(sl_node_connect(nodes[1], address, &options, &lane), SEALANE_OK);
+    for (int i = 0; i < 10000 && !said[0]; i++) {
+        cr_assert_eq(sealane_node_poll(nodes[i % 2], i % 2), SEALANE_OK);
+    }
+    cr_assert(said[0] && strstr(said, why), "over memory: %s\nover verbs: %s", why, said);
+    for (int i = 1; i >= 0; i--)
+        sealane_node_free(nodes[i]);
+}
+
 static struct outcome quarrel(const struct quarrel *quarrel)
 {
     struct sealane_credentials *client, *server;
@@ -49,6 +97,10 @@ static struct outcome quarrel(const struct quarrel *quarrel)
     (void)snprintf(outcome.client, sizeof(outcome.client), "%s", pair.client.why);
     (void)snprintf(outcome.server, sizeof(outcome.server), "%s", pair.server.why);
     tls_pair_free(&pair);
+    if (rdma_wanted())
+        quarrel_over_verbs(client, server,
+                           quarrel->client.wanted ? quarrel->client.wanted : "dns:server.test",
+                           outcome.client);
     sealane_credentials_free(client);
     sealane_credentials_free(server);
     return outcome;
