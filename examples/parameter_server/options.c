@@ -50,7 +50,7 @@ static const struct row rows[] = {
      "a shard's address, or @FILE that says it; once for each, in order"},
     {"--address", "HOST:PORT", KIND_TEXT, T, AT(address), 0, 0,
      "servers listen there, each at the next port, or at free ones if 0 (unix sockets; tcp: 127.0.0.1:0)"},
-    {"--link", "local|tcp", KIND_TEXT, S | W | T, AT(link), 0, 0,
+    {"--link", "local|verbs|tcp", KIND_TEXT, S | W | T, AT(link), 0, 0,
      "carry everything over this link (the best)"},
     {"--rank", "I", KIND_COUNT, W, AT(rank), 0, 1023,
      "which worker this is, from 0; worker 0 reports"},
@@ -226,6 +226,20 @@ static bool choose(const struct options *options, const char *name, const char *
     return strcmp(value, words[1]) == 0;
 }
 
+/* Loopback has no RDMA device: where to listen is not ours to choose then. */
+static void complete_link(struct options *options)
+{
+    const char *link = options->link;
+    bool verbs = strcmp(link, "verbs") == 0, tcp = strcmp(link, "tcp") == 0;
+
+    if (!verbs && !tcp && strcmp(link, "local") != 0)
+        wrong(options->program, "--link %s is none of local, verbs and tcp", link);
+    if (verbs && options->program == T && !options->alone && !options->address)
+        wrong(options->program, "--link verbs needs --address HOST:PORT, of an RDMA device");
+    if (tcp && !options->address)
+        options->address = "127.0.0.1:0";
+}
+
 /* What follows from others, and what the shape decides unless it was given. */
 static void complete(struct options *options)
 {
@@ -234,10 +248,8 @@ static void complete(struct options *options)
     options->throughput =
         choose(options, "--shape", options->shape, (const char *const[]){"accuracy", "throughput"});
     (void)choose(options, "--model", options->model, (const char *const[]){"softmax", "mlp"});
-    if (options->link &&
-        choose(options, "--link", options->link, (const char *const[]){"local", "tcp"}) &&
-        !options->address)
-        options->address = "127.0.0.1:0";
+    if (options->link)
+        complete_link(options);
     options->dead_after_ms = options->timeout_s * 1000 > DEAD_AFTER_MS
                                  ? (uint32_t)options->timeout_s * 1000
                                  : DEAD_AFTER_MS;

@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,9 @@
 enum {
     PACKET_MAX = 1 << 17,
     SOCKET_BYTES = 64 << 20,
-    LOOK_MS = 20
+    LOOK_MS = 20,
+    ROCE_V2_PORT = 4791, /* IANA; InfiniBand architecture, annex 17 */
+    PIECE = 16
 };
 
 void capture_init(struct capture *capture)
@@ -91,6 +94,21 @@ static void packet_take(struct capture *capture, const uint8_t *packet, size_t b
                     total - head);
 }
 
+/* A packet as it left or came. */
+static void device_take(struct capture *capture, const uint8_t *packet, size_t bytes, bool out)
+{
+    size_t ip_head = (size_t)(packet[0] & 0xf) * 4;
+    uint16_t to;
+
+    if (bytes >= ip_head + sizeof(struct udphdr) && packet[0] >> 4 == 4 &&
+        packet[9] == IPPROTO_UDP) {
+        memcpy(&to, packet + ip_head + 2, sizeof(to));
+        if (ntohs(to) == ROCE_V2_PORT)
+            atomic_fetch_add(&capture->rdma_frames, 1);
+    }
+    capture_add(capture, out ? 0 : 1, packet, bytes);
+}
+
 static void *packets_run(void *context)
 {
     struct capture *capture = context;
@@ -112,6 +130,8 @@ static void *packets_run(void *context)
                        &from_bytes);
         if (got > PACKET_MAX)
             capture->dropped++;
+        else if (got > 0 && capture->device)
+            device_take(capture, packet, (size_t)got, from.sll_pkttype == PACKET_OUTGOING);
         else if (got > 0 && from.sll_pkttype != PACKET_OUTGOING) /* loopback shows each twice */
             packet_take(capture, packet, (size_t)got);
     }
@@ -135,13 +155,15 @@ static void filter_attach(int fd, int port)
     cr_assert_eq(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)), 0);
 }
 
-bool capture_packets(struct capture *capture, int port)
+/* `port` 0: everything. */
+static bool packets_begin(struct capture *capture, const char *device, uint16_t protocol, int port)
 {
     struct sockaddr_ll at = {.sll_family = AF_PACKET,
-                             .sll_protocol = htons(ETH_P_IP),
-                             .sll_ifindex = (int)if_nametoindex("lo")};
+                             .sll_protocol = htons(protocol),
+                             .sll_ifindex = (int)if_nametoindex(device)};
     const int bytes = SOCKET_BYTES;
 
+    cr_assert_neq(at.sll_ifindex, 0, "no network device %s", device);
     capture->fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (capture->fd < 0) {
         cr_assert(errno == EPERM || errno == EACCES, "no packet socket: errno %d", errno);
@@ -149,11 +171,23 @@ bool capture_packets(struct capture *capture, int port)
     }
     if (setsockopt(capture->fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) != 0)
         (void)setsockopt(capture->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)); /* a wish */
-    filter_attach(capture->fd, port);
+    if (port != 0)
+        filter_attach(capture->fd, port);
     cr_assert_eq(bind(capture->fd, (struct sockaddr *)&at, sizeof(at)), 0, "errno %d", errno);
     capture->server_port = port;
     cr_assert_eq(pthread_create(&capture->thread, NULL, packets_run, capture), 0);
     return true;
+}
+
+bool capture_packets(struct capture *capture, int port)
+{
+    return packets_begin(capture, "lo", ETH_P_IP, port);
+}
+
+bool capture_device(struct capture *capture, const char *device)
+{
+    capture->device = true;
+    return packets_begin(capture, device, ETH_P_ALL, 0);
 }
 
 /* ---- the relay ---- */
@@ -332,5 +366,72 @@ const char *capture_find(struct capture *capture, const struct marker *marker)
         }
     }
     (void)pthread_mutex_unlock(&capture->lock);
+    return found;
+}
+
+/* ---- pieces ---- */
+
+/* Pieces by the hash of their first 8 bytes; what comes later of the same hash stands in the next free place. */
+struct pieces {
+    const uint8_t *bytes;
+    uint32_t *places; /* 1 + the number of a piece; 0: free */
+    uint64_t mask;
+};
+
+static uint64_t place_of(const struct pieces *pieces, const uint8_t *at)
+{
+    uint64_t first;
+
+    memcpy(&first, at, sizeof(first));
+    return (first * 0x9e3779b97f4a7c15) >> 32 & pieces->mask;
+}
+
+static struct pieces pieces_make(const uint8_t *bytes, size_t count)
+{
+    struct pieces pieces = {.bytes = bytes, .mask = 1023};
+
+    while (pieces.mask < count / PIECE * 8)
+        pieces.mask = pieces.mask * 2 + 1;
+    pieces.places = calloc(pieces.mask + 1, sizeof(*pieces.places));
+    if (!pieces.places)
+        abort();
+    for (size_t i = 0; i < count / PIECE; i++) {
+        uint64_t place = place_of(&pieces, bytes + i * PIECE);
+
+        while (pieces.places[place] != 0)
+            place = (place + 1) & pieces.mask;
+        pieces.places[place] = (uint32_t)i + 1;
+    }
+    return pieces;
+}
+
+static long piece_at(const struct pieces *pieces, const uint8_t *at)
+{
+    uint32_t piece;
+
+    for (uint64_t place = place_of(pieces, at); (piece = pieces->places[place]) != 0;
+         place = (place + 1) & pieces->mask) {
+        size_t begins = (size_t)(piece - 1) * PIECE;
+
+        if (memcmp(pieces->bytes + begins, at, PIECE) == 0)
+            return (long)begins;
+    }
+    return -1;
+}
+
+long capture_find_piece(struct capture *capture, const uint8_t *bytes, size_t count)
+{
+    struct pieces pieces = pieces_make(bytes, count);
+    long found = -1;
+
+    (void)pthread_mutex_lock(&capture->lock);
+    for (int stream = 0; stream < CAPTURE_STREAMS; stream++) {
+        const uint8_t *in = capture->streams[stream].bytes;
+
+        for (size_t i = 0; i + PIECE <= capture->streams[stream].count && found < 0; i++)
+            found = piece_at(&pieces, in + i);
+    }
+    (void)pthread_mutex_unlock(&capture->lock);
+    free(pieces.places);
     return found;
 }

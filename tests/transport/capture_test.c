@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* capture_test.c - everything that crosses a carrier is looked at while calls run through generated stubs: no message, method name, call
  * header, status text, tensor or name of a certificate is in it. Over link_local: what is written and sent (a tap between lane and
- * carrier, and every packet on AF_UNIX sockets), and the shared pages themselves. Over tcp: packets on loopback, and a relay. In each
- * the same search finds what is sent in the clear. Linked with --wrap=sendmsg. */
+ * carrier, and every packet on AF_UNIX sockets), and the shared pages themselves. Over tcp: packets on loopback, and a relay. Over RDMA:
+ * everything on the rig's wire. In each the same search finds what is sent in the clear. Linked with --wrap=sendmsg, and
+ * rdma_resolve_addr where there are RDMA links. */
 #include "kitchen.sealane.h"
 #include "tests/support/capture.h"
 #include "tests/support/certs.h"
 #include "tests/support/memory_scan.h"
+#include "transport/keys.h"
 #include "transport/link.h"
 #include "transport/node.h"
+#ifdef SEALANE_VERBS
+#include "tests/transport/link_verbs_raw.h"
+#endif
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -115,9 +120,12 @@ static void close_kitchen(void)
 
 /* ---- calls that are full of secrets ---- */
 
+static uint8_t eager_bytes[EAGER], allowed_bytes[ALLOWED], message_bytes[LONG_MESSAGE];
+
+/* Random between the markers: no 16 bytes of it are anywhere by chance. */
 static void strew(uint8_t *at, size_t bytes, const struct marker *marker)
 {
-    memset(at, 0, bytes);
+    cr_assert_eq(sl_random(at, bytes), SEALANE_OK);
     for (size_t i = 0; i + marker->count <= bytes; i += 1009)
         memcpy(at + i, marker->bytes, marker->count);
 }
@@ -136,22 +144,21 @@ static Sealane__Tensor tensor_of(uint8_t *bytes, uint64_t *count)
 
 static void echo_secrets(void)
 {
-    uint64_t eager_bytes = EAGER, allowed_bytes = ALLOWED;
-    uint8_t *bytes[3] = {malloc(EAGER), malloc(ALLOWED), malloc(LONG_MESSAGE)};
+    uint64_t eager_count = EAGER, allowed_count = ALLOWED;
     Sealane__Tensor tensors[2], *many[1] = {&tensors[1]};
     Kitchen__V1__Dish request = KITCHEN__V1__DISH__INIT;
     const Kitchen__V1__Dish *reply;
     struct sealane_call *call;
     char text[MARKER_MAX + 1] = "";
 
-    strew(bytes[0], EAGER, eager);
-    strew(bytes[1], ALLOWED, allowed);
-    strew(bytes[2], LONG_MESSAGE, raw);
+    strew(eager_bytes, EAGER, eager);
+    strew(allowed_bytes, ALLOWED, allowed);
+    strew(message_bytes, LONG_MESSAGE, raw);
     memcpy(text, name->bytes, name->count);
-    tensors[0] = tensor_of(bytes[0], &eager_bytes);
-    tensors[1] = tensor_of(bytes[1], &allowed_bytes);
+    tensors[0] = tensor_of(eager_bytes, &eager_count);
+    tensors[1] = tensor_of(allowed_bytes, &allowed_count);
     request.name = text;
-    request.raw.data = bytes[2];
+    request.raw.data = message_bytes;
     request.raw.len = LONG_MESSAGE;
     request.tensor = &tensors[0];
     for (int i = 0; i < 4; i++) {
@@ -161,12 +168,10 @@ static void echo_secrets(void)
         }
         cr_assert_eq(kitchen_v1_kitchen_echo(kitchen.channel, &request, NULL, &reply, &call),
                      SEALANE_OK, "%s", sealane_last_error()->message);
-        cr_assert_eq(memcmp(reply->tensor->data.data, bytes[0], EAGER), 0);
+        cr_assert_eq(memcmp(reply->tensor->data.data, eager_bytes, EAGER), 0);
         cr_assert_str_eq(reply->name, text);
         sealane_call_free(call);
     }
-    for (int i = 0; i < 3; i++)
-        free(bytes[i]);
 }
 
 static void fail_secretly(void)
@@ -185,6 +190,13 @@ static void fail_secretly(void)
     cr_assert_str_eq(sealane_last_error()->message, text);
 }
 
+static void expect_no_piece(const char *what, const uint8_t *bytes, size_t count, const char *where)
+{
+    long piece = capture_find_piece(&capture, bytes, count);
+
+    cr_assert_eq(piece, -1, "16 bytes of %s from byte %ld on are seen %s", what, piece, where);
+}
+
 static void expect_unseen(const char *where)
 {
     struct sealane_security security;
@@ -199,6 +211,9 @@ static void expect_unseen(const char *where)
     for (int i = 0; i < SECRETS; i++)
         cr_assert_null(capture_find(&capture, &secrets[i]), "%s is seen %s", secrets[i].what,
                        where);
+    expect_no_piece("an eager tensor", eager_bytes, EAGER, where);
+    expect_no_piece("a tensor that was allowed", allowed_bytes, ALLOWED, where);
+    expect_no_piece("a message", message_bytes, LONG_MESSAGE, where);
     (void)fprintf(stderr, "%s: %zu bytes recorded, %llu sealed and opened, none of %d secrets\n",
                   where, capture_count(&capture),
                   (unsigned long long)(security.sealed_bytes + security.opened_bytes), SECRETS);
@@ -232,6 +247,26 @@ Test(capture, the_search_finds_every_form_of_a_marker)
         cr_assert_eq(found != NULL, forms[i].form != NULL, "case %zu", i);
         if (found)
             cr_assert_str_eq(found, forms[i].form);
+        capture_free(&capture);
+    }
+}
+
+Test(capture, the_search_finds_every_piece)
+{
+    enum {
+        BYTES = 40 * 16 + 5
+    };
+    uint8_t bytes[BYTES], other[BYTES];
+
+    cr_assert_eq(sl_random(bytes, sizeof(bytes)), SEALANE_OK);
+    cr_assert_eq(sl_random(other, sizeof(other)), SEALANE_OK);
+    for (long piece = 0; piece + 32 <= BYTES; piece += 16) {
+        capture_init(&capture);
+        capture_add(&capture, 0, other, (size_t)piece + 3);
+        capture_add(&capture, 1, bytes + piece + 1, 15 + 15); /* none is whole */
+        cr_assert_eq(capture_find_piece(&capture, bytes, BYTES), -1);
+        capture_add(&capture, 0, bytes + piece, 16);
+        cr_assert_eq(capture_find_piece(&capture, bytes, BYTES), piece);
         capture_free(&capture);
     }
 }
@@ -410,3 +445,81 @@ Test(capture, invariant_1_nothing_said_is_seen_by_a_tcp_relay)
     capture_relay(&capture, port_of(kitchen.address));
     expect_unseen_over_tcp(capture.relay_port, "by a relay");
 }
+
+/* ---- RDMA ---- */
+
+#ifdef SEALANE_VERBS
+/* The ends of the rig's wire; empty elsewhere. */
+static char near_end[32], far_end[32];
+
+static void wire_find(void)
+{
+    const char *wire = getenv("SEALANE_RIG_WIRE");
+
+    if (!wire || sscanf(wire, "%31s %31s", near_end, far_end) != 2)
+        cr_skip_test("only the rig has a wire between two RDMA devices");
+}
+
+int __real_rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to,
+                             int timeout_ms);
+int __wrap_rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to,
+                             int timeout_ms);
+
+/* From the near end, or the far device would talk to itself and nothing would cross the wire. */
+int __wrap_rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to,
+                             int timeout_ms)
+{
+    struct sockaddr_in near = {.sin_family = AF_INET};
+
+    if (!from && inet_pton(AF_INET, near_end, &near.sin_addr) == 1)
+        from = (struct sockaddr *)&near;
+    return __real_rdma_resolve_addr(id, from, to, timeout_ms);
+}
+
+/* What a careless peer of link_verbs would send: a marker and a piece of a tensor, by a queue pair of its own. */
+static void send_clear_by_rdma(const struct marker *marker)
+{
+    struct sl_port *victim;
+    struct raw stranger;
+    char address[SL_ADDRESS_BYTES];
+
+    (void)snprintf(address, sizeof(address), "%s:0", far_end);
+    cr_assert_eq(sl_link_verbs.open(&victim), SEALANE_OK);
+    cr_assert_eq(sl_link_verbs.listen(victim, address, address), SEALANE_OK);
+    raw_connect(&stranger, victim, address);
+    memcpy(stranger.bytes + 100, marker->bytes, marker->count);
+    memcpy(stranger.bytes + 500, allowed_bytes + 160, 16);
+    (void)raw_do(&stranger, IBV_WR_SEND, 1000, 0, 0, 0);
+    for (int i = 0; i < 500 && !capture_find(&capture, marker); i++)
+        (void)usleep(10000);
+    raw_expect_gone(&stranger);
+    sl_link_verbs.drop(stranger.link);
+    raw_close(&stranger);
+    sl_link_verbs.close(victim);
+}
+
+Test(capture, invariant_1_nothing_said_is_seen_in_rdma_packets)
+{
+    const struct marker clear = marker_text("in the clear");
+    char address[64];
+
+    wire_find();
+    (void)snprintf(address, sizeof(address), "%s:0", far_end);
+    serve(address, NULL);
+    cr_assert(capture_device(&capture, "wire0"));
+    reach(kitchen.address, "verbs");
+    echo_secrets();
+    fail_secretly();
+    expect_unseen("in packets on the wire");
+    /* A packet holds 4 KiB at most. */
+    cr_assert_gt(atomic_load(&capture.rdma_frames), capture_count(&capture) / 4200);
+    (void)fprintf(stderr, "%u RDMA packets\n", atomic_load(&capture.rdma_frames));
+    cr_assert_null(capture_find(&capture, &clear));
+    send_clear_by_rdma(&clear);
+    cr_assert_not_null(capture_find(&capture, &clear), "what is sent in the clear is not found");
+    cr_assert_eq(capture_find_piece(&capture, allowed_bytes, ALLOWED), 160);
+    capture_stop(&capture);
+    cr_assert_eq(capture.dropped, 0, "%u packets were not recorded", capture.dropped);
+    close_kitchen();
+}
+#endif
