@@ -19,7 +19,8 @@ extern "C" {
 #endif
 
 enum {
-    SL_GPU_AAD_MAX = 16 /* bytes of a chunk's AAD: a message frame's prefix; bulk chunks have none */
+    SL_GPU_AAD_MAX =
+        16 /* bytes of a chunk's AAD: a message frame's prefix; bulk chunks have none */
 };
 
 enum sl_gpu_verdict {
@@ -39,7 +40,8 @@ struct sl_gpu_job {
     uint8_t aad[SL_GPU_AAD_MAX];
     uint8_t nonce[SL_NONCE_BYTES];
     uint32_t first_item; /* filled by the launch: how many work items the jobs before it have */
-    uint32_t reserved[6];
+    uint32_t span_shift; /* filled by the launch: how large its work items are */
+    uint32_t reserved[5];
 };
 
 /* What one AEAD needs on one device: its key table, and scratch for chunks that several warps share. Opaque; made and used by one
