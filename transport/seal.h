@@ -16,6 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum {
     SL_NONCE_BYTES = 12,
     SL_TAG_BYTES = 16,
@@ -76,4 +80,7 @@ SEALANE_MUST_USE bool sl_aead_open(struct sl_aead_key *key, const struct sl_aead
 /* Overwrites secrets so that the compiler cannot leave it out. */
 void sl_wipe(void *secret, size_t bytes);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

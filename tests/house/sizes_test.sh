@@ -11,5 +11,5 @@ while IFS= read -r file; do
     head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2\.0' && status=0 || status=1
     verdict "$file begins with its licence" "$status"
 done < <(find codegen rpc transport gpu examples bench tools cmake idl -type f \
-    \( -name '*.[ch]' -o -name '*.cu' -o -name '*.sh' -o -name '*.cmake' -o -name '*.proto' -o -name CMakeLists.txt \) 2>/dev/null | sort) # gpu/ comes later
+    \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' -o -name '*.cmake' -o -name '*.proto' -o -name CMakeLists.txt \) 2>/dev/null | sort)
 closing
