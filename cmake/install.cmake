@@ -6,7 +6,7 @@ set(SEALANE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/sealane)
 set(SEALANE_DATA_DIR ${CMAKE_INSTALL_DATADIR}/sealane)
 
 target_include_directories(sealane INTERFACE $<INSTALL_INTERFACE:${SEALANE_INCLUDE_DIR}>)
-install(TARGETS sealane protoc-gen-sealane sealane_aead_packages EXPORT sealane)
+install(TARGETS sealane protoc-gen-sealane sealane-info sealane_aead_packages EXPORT sealane)
 install(EXPORT sealane NAMESPACE sealane:: FILE sealane-targets.cmake DESTINATION ${SEALANE_PACKAGE_DIR})
 install(FILES rpc/sealane.h transport/sealane_transport.h transport/sealane_status.h DESTINATION ${SEALANE_INCLUDE_DIR})
 install(DIRECTORY ${PROJECT_BINARY_DIR}/idl/ DESTINATION ${SEALANE_INCLUDE_DIR} FILES_MATCHING PATTERN "*.h")

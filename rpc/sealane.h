@@ -55,7 +55,7 @@ struct sealane_channel_options {
     const char *
         server_name; /* name that the server's certificate must carry: "dns:…", "ip:…", "uri:…", or bare (an address when
                                 it reads as one, else DNS). The target's host; required for unix targets; copied */
-    const char *link; /* the best: carrier to use, "local" or "tcp"; copied */
+    const char *link; /* the best: carrier to use, "local", "verbs" or "tcp"; copied */
     uint32_t
         max_message_bytes; /* 4 MiB: largest protobuf message, sent or received (tensors do not count) */
     uint64_t max_tensor_bytes; /* 16 GiB: largest sum of the tensors of one message, received */
@@ -191,7 +191,7 @@ SEALANE_API void sealane_call_security(const struct sealane_call *call,
 
 struct sealane_server_options {
     struct sealane_credentials *credentials; /* required; borrowed until the server's end */
-    const char *link;           /* all: listen for this carrier only, "local" or "tcp"; copied */
+    const char *link;           /* all: listen for this carrier only, "local", "verbs" or "tcp"; copied */
     uint32_t max_message_bytes; /* as for channels */
     uint64_t max_tensor_bytes;  /* largest sum of the tensors of one request */
     uint64_t

@@ -11,7 +11,7 @@ cd "$tree"
 libc=' arpa/inet.h assert.h ctype.h dirent.h dlfcn.h endian.h errno.h fcntl.h fenv.h float.h getopt.h inttypes.h
  limits.h math.h net/if.h netdb.h netinet/in.h netinet/tcp.h poll.h pthread.h sched.h semaphore.h signal.h spawn.h stdalign.h
  stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h strings.h threads.h time.h
- unistd.h wchar.h immintrin.h cpuid.h linux/capability.h linux/dma-buf.h linux/futex.h linux/magic.h linux/memfd.h linux/mman.h linux/udmabuf.h sanitizer/asan_interface.h '
+ unistd.h wchar.h immintrin.h cpuid.h ifaddrs.h net/if_arp.h linux/capability.h linux/dma-buf.h linux/futex.h linux/magic.h linux/memfd.h linux/mman.h linux/udmabuf.h sanitizer/asan_interface.h '
 
 # libc_has <header>
 libc_has() {

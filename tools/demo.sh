@@ -9,7 +9,7 @@
 #   --hidden N       width of the mlp's hidden layer (128)
 #   --mode MODE      sync: steps of all workers together; async: of each when it likes (sync)
 #   --shape SHAPE    accuracy, or throughput for few steps with tensors of 64 MiB (accuracy)
-#   --link LINK      what must carry the lanes: local or tcp (local)
+#   --link LINK      what must carry the lanes: local, verbs or tcp (local); verbs: with --address HOST:PORT, HOST an RDMA device's
 #   --synthetic      train on a small built-in set, without data files
 #   other options    go to parameter-train as they are: --epochs N (8), --steps N, --batch N, --csv FILE, …;
 #                    build/release/bin/parameter-train --help lists them
@@ -56,7 +56,7 @@ while [ $# -gt 0 ]; do
         ;;
     --certs | --alone | --server-name | --allow) misuse "$1 is the demo's own to choose" ;;
     --shards | --workers | --model | --mode | --shape | --max-staleness | --restart | --link | --hidden | --epochs | --steps | --batch | --lr | --momentum | --seed | --test) ;;
-    --csv | --weights | --timeout-s | --data | --train-images | --train-labels | --test-images | --test-labels) ;;
+    --address | --rdma-device | --csv | --weights | --timeout-s | --data | --train-images | --train-labels | --test-images | --test-labels) ;;
     *) misuse "there is no option $1" ;;
     esac
     [ $# -ge 2 ] || misuse "$1 needs a value"
@@ -73,7 +73,7 @@ while [ $# -gt 0 ]; do
     --model) [[ $2 == mlp || $2 == softmax ]] || misuse "--model $2: expected mlp or softmax" ;;
     --mode) [[ $2 == sync || $2 == async ]] || misuse "--mode $2: expected sync or async" ;;
     --shape) [[ $2 == accuracy || $2 == throughput ]] || misuse "--shape $2: expected accuracy or throughput" ;;
-    --link) [[ $2 == local || $2 == tcp ]] || misuse "--link $2: expected local or tcp" ;;
+    --link) [[ $2 == local || $2 == verbs || $2 == tcp ]] || misuse "--link $2: expected local, verbs or tcp" ;;
     esac
     case $1 in
     --shards) shards=$2 ;;

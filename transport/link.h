@@ -26,8 +26,19 @@ enum {
     SL_GRANT_BYTES = 32,       /* a ring's descriptor; travels inside TLS only */
     SL_LINK_SEND_BYTES = 4096, /* most bytes of one two-sided send */
     SL_LINK_SOURCES = 8,       /* places at a time that a link takes writes from, at least */
-    SL_ADDRESS_BYTES = 128     /* an address, its end included */
+    SL_ADDRESS_BYTES = 128,    /* an address, its end included */
+    SL_RDMA_DEVICE_BYTES = 64  /* a device's name, its end included: IB_DEVICE_NAME_MAX of Linux' rdma/ib_user_verbs.h */
 };
+
+/* What a node's options say to its carriers. */
+struct sl_link_settings {
+    char rdma_device[SL_RDMA_DEVICE_BYTES]; /* "mlx5_0"; "": any */
+    unsigned rdma_port;                     /* of it, from 1; 0: any */
+};
+
+/* From "mlx5_0" or "mlx5_0:1"; NULL or "" is any. INVALID_ARGUMENT for a text of another form, UNIMPLEMENTED for a device where this
+ * build has no RDMA links. Whether the device is there is seen where it is used. */
+SEALANE_RESULT sl_link_settings_read(const char *rdma_device, struct sl_link_settings *settings_p);
 
 enum sl_ring_id {
     SL_RING_MESSAGE = 0,
@@ -81,7 +92,8 @@ struct sl_link_ops {
      * takes. */
     bool (*handles)(const char *address);
 
-    SEALANE_RESULT (*open)(struct sl_port **port_p);
+    /* Settings are copied; NULL: none. */
+    SEALANE_RESULT (*open)(const struct sl_link_settings *settings, struct sl_port **port_p);
 
     /* Drops every link, ends every listener, frees the port. */
     void (*close)(struct sl_port *port);

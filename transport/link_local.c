@@ -24,10 +24,11 @@ enum {
 
 /* ---- ports ---- */
 
-static SEALANE_RESULT local_open(struct sl_port **port_p)
+static SEALANE_RESULT local_open(const struct sl_link_settings *settings, struct sl_port **port_p)
 {
     struct sl_port *port = calloc(1, sizeof(*port));
 
+    (void)settings; /* none are of this carrier */
     if (!port)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a port");
     port->epoll = epoll_create1(EPOLL_CLOEXEC);

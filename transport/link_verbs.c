@@ -151,7 +151,7 @@ static void verbs_drop(struct sl_link *link)
 
 /* ---- ports ---- */
 
-static SEALANE_RESULT verbs_open(struct sl_port **port_p)
+static SEALANE_RESULT verbs_open(const struct sl_link_settings *settings, struct sl_port **port_p)
 {
     struct sl_port *port = calloc(1, sizeof(*port));
 
@@ -163,6 +163,8 @@ static SEALANE_RESULT verbs_open(struct sl_port **port_p)
         return sl_system_failed("cannot make an epoll for", "link_verbs");
     }
     port->retry = -1;
+    if (settings)
+        port->wish = *settings;
     *port_p = port;
     return SEALANE_OK;
 }

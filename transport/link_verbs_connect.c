@@ -133,6 +133,23 @@ static SEALANE_RESULT bind_failed(struct sl_port *port, const char *address,
     return sl_system_failed("cannot listen at", address);
 }
 
+/* The device asked for is there, and has the address; requests for all addresses are judged one by one. */
+static SEALANE_RESULT wish_check(struct sl_port *port, const struct rdma_cm_id *id,
+                                 const char *address)
+{
+    char place[SL_VERBS_PLACE_BYTES];
+    struct sl_verbs_device *device;
+
+    if (!port->wish.rdma_device[0])
+        return SEALANE_OK;
+    SL_TRY(sl_verbs_wished(port, &device));
+    sl_verbs_wish_write(&port->wish, place);
+    if (id->verbs && !sl_verbs_is_wished(&port->wish, id))
+        return SL_FAIL(SEALANE_NOT_FOUND, "\"%s\" is an address of %s port %u, not of %s", address,
+                       ibv_get_device_name(id->verbs->device), id->port_num, place);
+    return SEALANE_OK;
+}
+
 static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_verbs_listener *listener,
                                      const char *address)
 {
@@ -148,6 +165,7 @@ static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_verbs_liste
     if (rdma_bind_addr(listener->id, (struct sockaddr *)&at) != 0 ||
         rdma_listen(listener->id, BACKLOG) != 0)
         return bind_failed(port, address, &at);
+    SL_TRY(wish_check(port, listener->id, address));
     sl_address_write(rdma_get_local_addr(listener->id), listener->address);
     return SEALANE_OK;
 }
@@ -248,12 +266,17 @@ void sl_verbs_unlisten(struct sl_port *port)
 
 static void connect_start(struct sl_verbs *verbs, struct sockaddr_storage *at)
 {
-    if (manager_open(verbs->port) != SEALANE_OK) {
+    bool wished = verbs->port->wish.rdma_device[0];
+    struct sockaddr_storage from;
+    struct sockaddr *source = wished ? (struct sockaddr *)&from : NULL;
+
+    if (manager_open(verbs->port) != SEALANE_OK ||
+        (wished && sl_verbs_source(verbs->port, (struct sockaddr *)at, &from) != SEALANE_OK)) {
         sl_verbs_over(verbs, "%s", sealane_last_error()->message);
     } else if (rdma_create_id(verbs->port->channel, &verbs->id, verbs, RDMA_PS_TCP) != 0) {
         verbs->id = NULL;
         sl_verbs_over(verbs, "no connection id: %s", strerror(errno));
-    } else if (rdma_resolve_addr(verbs->id, NULL, (struct sockaddr *)at, RESOLVE_MS) != 0) {
+    } else if (rdma_resolve_addr(verbs->id, source, (struct sockaddr *)at, RESOLVE_MS) != 0) {
         sl_verbs_over(verbs, "no RDMA device leads to %.50s: %s", verbs->peer, strerror(errno));
     }
 }
@@ -272,6 +295,19 @@ SEALANE_RESULT sl_verbs_connect(struct sl_port *port, const char *address, struc
     connect_start(verbs, &at);
     *link_p = &verbs->link;
     return SEALANE_OK;
+}
+
+static void address_found(struct sl_verbs *verbs)
+{
+    char place[SL_VERBS_PLACE_BYTES];
+
+    sl_verbs_wish_write(&verbs->port->wish, place);
+    if (!sl_verbs_is_wished(&verbs->port->wish, verbs->id))
+        sl_verbs_over(verbs, "%.50s is reached by %.20s port %u, not by %.40s as asked for",
+                      verbs->peer, ibv_get_device_name(verbs->id->verbs->device),
+                      verbs->id->port_num, place);
+    else if (rdma_resolve_route(verbs->id, RESOLVE_MS) != 0)
+        sl_verbs_over(verbs, "no route to %.50s: %s", verbs->peer, strerror(errno));
 }
 
 static void route_found(struct sl_verbs *verbs)
@@ -353,6 +389,11 @@ static void asked(struct sl_port *port, const struct happening *what)
         (void)rdma_destroy_id(what->id);
         return;
     }
+    if (!sl_verbs_is_wished(&port->wish, what->id)) {
+        refuse(what->id, "it came in through another RDMA device than the one asked for");
+        (void)rdma_destroy_id(what->id);
+        return;
+    }
     if (port->lists[SL_VERBS_HALF].count >= HALF_MAX)
         sl_verbs_free(sl_list_first(&port->lists[SL_VERBS_HALF]));
     if (sl_verbs_new(port, what->id, &verbs) != SEALANE_OK) {
@@ -430,8 +471,7 @@ static void judge(struct sl_verbs *verbs, const struct happening *what)
 {
     switch (what->event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-        if (rdma_resolve_route(verbs->id, RESOLVE_MS) != 0)
-            sl_verbs_over(verbs, "no route to %.50s: %s", verbs->peer, strerror(errno));
+        address_found(verbs);
         break;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
         route_found(verbs);

@@ -45,11 +45,7 @@ static SEALANE_RESULT device_start(struct sl_port *port, struct sl_verbs_device 
     errno = error;
     if (error != 0)
         return sl_system_failed("cannot ask for the limits of", name);
-    /* iWARP has no write with immediate. */
-    if (device->verbs->device->transport_type != IBV_TRANSPORT_IB)
-        return SL_FAIL(SEALANE_UNIMPLEMENTED,
-                       "%s is no InfiniBand or RoCE device: it cannot write with an immediate",
-                       name);
+    SL_TRY(sl_verbs_device_check(device->verbs->device, &device->limits));
     device->channel = ibv_create_comp_channel(device->verbs);
     if (!device->channel)
         return sl_system_failed("no completion channel on", name);
@@ -63,13 +59,13 @@ static SEALANE_RESULT device_start(struct sl_port *port, struct sl_verbs_device 
     return SEALANE_OK;
 }
 
-SEALANE_RESULT sl_verbs_device_get(struct sl_port *port, struct ibv_context *like,
+SEALANE_RESULT sl_verbs_device_get(struct sl_port *port, struct ibv_device *like,
                                    struct sl_verbs_device **device_p)
 {
     struct sl_verbs_device *device = port->devices;
     enum sealane_status status;
 
-    while (device && (device->dead || device->verbs->device != like->device))
+    while (device && (device->dead || device->verbs->device != like))
         device = device->next;
     *device_p = device;
     if (device)
@@ -78,10 +74,10 @@ SEALANE_RESULT sl_verbs_device_get(struct sl_port *port, struct ibv_context *lik
     if (!device)
         return SL_FAIL(SEALANE_RESOURCE_EXHAUSTED, "no memory for a device");
     device->number = port->device_count++;
-    device->verbs = ibv_open_device(like->device);
+    device->verbs = ibv_open_device(like);
     if (!device->verbs) {
         free(device);
-        return sl_system_failed("cannot open", ibv_get_device_name(like->device));
+        return sl_system_failed("cannot open", ibv_get_device_name(like));
     }
     status = device_start(port, device);
     if (status != SEALANE_OK) {

@@ -23,6 +23,7 @@
 #include "transport/address.h"
 #include "transport/carrier.h"
 
+#include <ifaddrs.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
@@ -40,6 +41,8 @@ enum {
     SL_VERBS_NO_RECEIVE = UINT16_MAX,
     SL_VERBS_MANAGER_TAG = -1, /* in the epoll; devices have others */
     SL_VERBS_RETRY_TAG = -2,
+    SL_VERBS_PLACE_BYTES = SL_RDMA_DEVICE_BYTES + 16, /* "mlx5_0 port 1" */
+    SL_VERBS_GID_BYTES = 46,                          /* INET6_ADDRSTRLEN */
     SL_VERBS_WHY_BYTES = sizeof(((struct sl_link_event *)0)->why)
 };
 
@@ -181,6 +184,7 @@ struct sl_verbs_device {
 struct sl_verbs_listener;
 
 struct sl_port {
+    struct sl_link_settings wish; /* which device */
     int epoll;
     struct rdma_event_channel *channel; /* NULL: not needed yet */
     bool deaf;                          /* the channel tells nothing any more */
@@ -233,10 +237,46 @@ bool sl_verbs_manager_take(struct sl_port *port);
 /* The peer is there: by the connection manager's word, or by something that came through the queue pair. */
 void sl_verbs_established(struct sl_verbs *verbs);
 
+/* ---- link_verbs_gid.c ---- */
+
+/* GIDs of all ports of a device. `at` is malloced. */
+struct sl_verbs_gids {
+    struct ibv_gid_entry *at;
+    size_t count;
+};
+
+/* True when an id, bound to a device, is on the one asked for; and the name of that, "mlx5_0 port 1". */
+bool sl_verbs_is_wished(const struct sl_link_settings *wish, const struct rdma_cm_id *id);
+void sl_verbs_wish_write(const struct sl_link_settings *wish, char to[SL_VERBS_PLACE_BYTES]);
+
+/* The device asked for. NOT_FOUND names those that are there. */
+SEALANE_RESULT sl_verbs_wished(struct sl_port *port, struct sl_verbs_device **device_p);
+
+/* Whether a device can do what lanes need; the error says what it lacks. */
+SEALANE_RESULT sl_verbs_device_check(const struct ibv_device *device,
+                                     const struct ibv_device_attr *limits);
+
+SEALANE_RESULT sl_verbs_gids_read(struct ibv_context *verbs, unsigned ports,
+                                  struct sl_verbs_gids *gids_p);
+
+/* Whether an address of this host is that of a GID; on InfiniBand, of its port. */
+bool sl_verbs_gid_has(const struct ibv_device *device, const struct ibv_gid_entry *gid,
+                      const struct ifaddrs *at);
+
+/* The address of the device asked for to leave from to a peer. NOT_FOUND when it has none of the kind. */
+SEALANE_RESULT sl_verbs_source(struct sl_port *port, const struct sockaddr *peer,
+                               struct sockaddr_storage *source_p);
+
+const char *sl_verbs_gid_type(uint32_t type);
+void sl_verbs_gid_write(const union ibv_gid *gid, char to[SL_VERBS_GID_BYTES]);
+
+/* Logs which GID a link leaves by. FAILED_PRECONDITION for RoCE v1. */
+SEALANE_RESULT sl_verbs_gid_check(const struct sl_verbs *verbs, const struct ibv_ah_attr *way);
+
 /* ---- link_verbs_device.c ---- */
 
-/* The port's own context of the device that an id was resolved to, opened when new. */
-SEALANE_RESULT sl_verbs_device_get(struct sl_port *port, struct ibv_context *like,
+/* The port's own context of a device, opened when new. */
+SEALANE_RESULT sl_verbs_device_get(struct sl_port *port, struct ibv_device *like,
                                    struct sl_verbs_device **device_p);
 void sl_verbs_device_close(struct sl_verbs_device *device);
 

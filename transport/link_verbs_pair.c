@@ -120,7 +120,7 @@ static SEALANE_RESULT port_ask(struct sl_verbs *verbs)
 
 SEALANE_RESULT sl_verbs_pair_make(struct sl_verbs *verbs)
 {
-    SL_TRY(sl_verbs_device_get(verbs->port, verbs->id->verbs, &verbs->device));
+    SL_TRY(sl_verbs_device_get(verbs->port, verbs->id->verbs->device, &verbs->device));
     SL_TRY(sl_verbs_enter(verbs));
     SL_TRY(sl_verbs_reserve(verbs, SL_VERBS_RECEIVES + SL_VERBS_SENDS));
     SL_TRY(port_ask(verbs));
@@ -138,6 +138,7 @@ SEALANE_RESULT sl_verbs_pair_ready(struct sl_verbs *verbs)
     int mask;
 
     SL_TRY(attributes(verbs, IBV_QPS_RTR, &attr, &mask));
+    SL_TRY(sl_verbs_gid_check(verbs, &attr.ah_attr));
     attr.min_rnr_timer = MIN_RNR_TIMER;
     attr.max_dest_rd_atomic = 0;
     SL_TRY(modify(verbs, &attr, mask | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC));

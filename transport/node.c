@@ -34,7 +34,8 @@ struct sl_listener {
 };
 
 struct sealane_node {
-    struct sealane_node_options options;
+    struct sealane_node_options options; /* but for texts */
+    struct sl_link_settings settings;
     const struct sl_link_ops *const *links;
     struct sl_port *ports[PORTS_MAX]; /* by index of links; NULL until first used */
     struct sl_memory *memory;
@@ -48,9 +49,7 @@ struct sealane_node {
     uint64_t now_ns;
     _Atomic(pthread_t) here;
     bool inside;
-
     struct sl_inbox inbox;
-
     atomic_bool stop;
     pthread_t thread;
     struct sl_helper helper;
@@ -343,7 +342,7 @@ SEALANE_RESULT sl_node_connect(struct sealane_node *node, const char *address,
     SL_TRY(options_check(options));
     SL_TRY(link_find(node, address, options->link, &i));
     if (!node->ports[i])
-        SL_TRY(node->links[i]->open(&node->ports[i]));
+        SL_TRY(node->links[i]->open(&node->settings, &node->ports[i]));
     SL_TRY(node->links[i]->connect(node->ports[i], address, &link));
     lane = sl_lane_new(node, options, link);
     if (!lane) {
@@ -372,7 +371,7 @@ SEALANE_RESULT sl_node_listen(struct sealane_node *node, const char *address,
     listener->link = node->links[i];
     listener->options = *options;
     listener->options.server_name = listener->options.link = NULL;
-    status = listener->link->open(&listener->port);
+    status = listener->link->open(&node->settings, &listener->port);
     if (status == SEALANE_OK) {
         status = listener->link->listen(listener->port, address, listener->address);
         if (status != SEALANE_OK)
@@ -624,6 +623,7 @@ static SEALANE_RESULT node_fill(struct sealane_node *node, const struct sl_node_
     if (links > PORTS_MAX)
         return SL_FAIL(SEALANE_INVALID_ARGUMENT, "%zu links, expected at most %d", links,
                        PORTS_MAX);
+    SL_TRY(sl_link_settings_read(node->options.rdma_device, &node->settings));
     SL_TRY(sl_inbox_init(&node->inbox));
     node->scratch = aligned_alloc(64, SL_SCRATCH_BYTES);
     if (!node->scratch)

@@ -13,7 +13,7 @@ enum {
 };
 
 struct options {
-    const char *target, *server_name, *link, *text;
+    const char *target, *server_name, *link, *rdma_device, *text;
     struct identity identity;
     unsigned long count, tensor_mib, timeout_ms;
 };
@@ -135,7 +135,7 @@ static int run(struct sealane_channel *channel, const struct options *options)
 /* A polled node: this thread moves it, inside the blocking calls, which makes round trips shortest. */
 static int open_and_run(struct sealane_credentials *credentials, const struct options *options)
 {
-    struct sealane_node_options polled = {.polled = true};
+    struct sealane_node_options polled = {.polled = true, .rdma_device = options->rdma_device};
     struct sealane_channel_options wanted = {.credentials = credentials,
                                              .server_name = options->server_name,
                                              .link = options->link};
@@ -160,7 +160,8 @@ static void usage(FILE *to)
         to,
         "usage: echo-client --target ADDRESS --certs DIR\n"
         "  --target ADDRESS          host:port, unix:/path or unix-abstract:name\n"
-        "  --link local|tcp          over this carrier only (the best)\n"
+        "  --link local|verbs|tcp    over this carrier only (the best)\n"
+        "  --rdma-device NAME[:PORT] by this RDMA device (any); sealane-info lists them\n"
         "  --server-name NAME        what the server's certificate must say (dns:localhost)\n"
         "  --certs DIR               ca.pem, client.pem and client.key, as tools/make-certs.sh makes them\n"
         "  --ca, --cert, --key FILE  or each by name\n"
@@ -196,6 +197,9 @@ static bool take(struct options *options, int option)
     case 'i':
         options->link = optarg;
         return true;
+    case 'r':
+        options->rdma_device = optarg;
+        return true;
     case 'x':
         options->text = optarg;
         return true;
@@ -224,19 +228,14 @@ static bool take(struct options *options, int option)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"target", 1, NULL, 't'},
-                                          {"server-name", 1, NULL, 's'},
-                                          {"text", 1, NULL, 'x'},
-                                          {"certs", 1, NULL, 'd'},
-                                          {"ca", 1, NULL, 'a'},
-                                          {"cert", 1, NULL, 'c'},
-                                          {"key", 1, NULL, 'k'},
-                                          {"count", 1, NULL, 'n'},
-                                          {"tensor-mib", 1, NULL, 'm'},
-                                          {"help", 0, NULL, 'h'},
-                                          {"timeout-ms", 1, NULL, 'w'},
-                                          {"link", 1, NULL, 'i'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"target", 1, NULL, 't'},      {"server-name", 1, NULL, 's'},
+        {"text", 1, NULL, 'x'},        {"certs", 1, NULL, 'd'},
+        {"ca", 1, NULL, 'a'},          {"cert", 1, NULL, 'c'},
+        {"key", 1, NULL, 'k'},         {"count", 1, NULL, 'n'},
+        {"tensor-mib", 1, NULL, 'm'},  {"help", 0, NULL, 'h'},
+        {"timeout-ms", 1, NULL, 'w'},  {"link", 1, NULL, 'i'},
+        {"rdma-device", 1, NULL, 'r'}, {0}};
     struct options options = {
         .server_name = "dns:localhost", .text = "hello", .count = 1, .timeout_ms = 10000};
     struct sealane_credentials *credentials;

@@ -48,14 +48,15 @@ static int serve(struct sealane_server *server, const char *address, const sigse
     return 0;
 }
 
-static int run(const struct sealane_server_options *options, const char *address,
+static int run(const struct sealane_node_options *place,
+               const struct sealane_server_options *options, const char *address,
                const sigset_t *signals)
 {
     struct sealane_server *server = NULL;
     struct sealane_node *node = NULL;
     int status;
 
-    if (sealane_node_new(NULL, &node) != SEALANE_OK)
+    if (sealane_node_new(place, &node) != SEALANE_OK)
         return complain("node");
     if (sealane_server_new(node, options, &server) == SEALANE_OK)
         status = serve(server, address, signals);
@@ -72,18 +73,20 @@ static void usage(FILE *to)
         to,
         "usage: echo-server --listen ADDRESS --certs DIR\n"
         "  --listen ADDRESS          host:port, :port, unix:/path or unix-abstract:name; port 0 is a free one\n"
-        "  --link local|tcp          for this carrier only\n"
+        "  --link local|verbs|tcp    for this carrier only\n"
+        "  --rdma-device NAME[:PORT] at this RDMA device (any); sealane-info lists them\n"
         "  --certs DIR               ca.pem, server.pem and server.key, as tools/make-certs.sh makes them\n"
         "  --ca, --cert, --key FILE  or each by name\n");
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"listen", 1, NULL, 'l'}, {"link", 1, NULL, 'i'},
-                                          {"certs", 1, NULL, 'd'},  {"ca", 1, NULL, 'a'},
-                                          {"cert", 1, NULL, 'c'},   {"key", 1, NULL, 'k'},
-                                          {"help", 0, NULL, 'h'},   {0}};
+    static const struct option longs[] = {
+        {"listen", 1, NULL, 'l'},      {"link", 1, NULL, 'i'}, {"certs", 1, NULL, 'd'},
+        {"ca", 1, NULL, 'a'},          {"cert", 1, NULL, 'c'}, {"key", 1, NULL, 'k'},
+        {"rdma-device", 1, NULL, 'r'}, {"help", 0, NULL, 'h'}, {0}};
     struct identity identity = {0};
+    struct sealane_node_options place = {0};
     struct sealane_server_options server = {0};
     const char *address = NULL;
     sigset_t signals;
@@ -96,6 +99,9 @@ int main(int argc, char **argv)
             break;
         case 'i':
             server.link = optarg;
+            break;
+        case 'r':
+            place.rdma_device = optarg;
             break;
         case 'd':
             identity.certs = optarg;
@@ -126,7 +132,7 @@ int main(int argc, char **argv)
     (void)sigaddset(&signals, SIGTERM);
     (void)sigprocmask(SIG_BLOCK, &signals, NULL);
     server.credentials = identity_load(&identity, "server");
-    status = server.credentials ? run(&server, address, &signals) : 1;
+    status = server.credentials ? run(&place, &server, address, &signals) : 1;
     sealane_credentials_free(server.credentials);
     return status;
 }

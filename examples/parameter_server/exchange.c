@@ -178,7 +178,7 @@ static bool open_peer(struct exchange *exchange, size_t index)
 
 bool exchange_open(const struct options *options, struct exchange *exchange)
 {
-    struct sealane_node_options polled = {.polled = true};
+    struct sealane_node_options polled = {.polled = true, .rdma_device = options->rdma_device};
 
     *exchange = (struct exchange){.options = options, .peer_count = options->servers.count};
     (void)snprintf(exchange->who, sizeof(exchange->who), "worker %llu",

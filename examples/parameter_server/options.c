@@ -52,6 +52,8 @@ static const struct row rows[] = {
      "servers listen there, each at the next port, or at free ones if 0 (unix sockets; tcp: 127.0.0.1:0)"},
     {"--link", "local|verbs|tcp", KIND_TEXT, S | W | T, AT(link), 0, 0,
      "carry everything over this link (the best)"},
+    {"--rdma-device", "NAME[:PORT]", KIND_TEXT, S | W | T, AT(rdma_device), 0, 0,
+     "the RDMA device that link verbs uses (any); sealane-info lists them"},
     {"--rank", "I", KIND_COUNT, W, AT(rank), 0, 1023,
      "which worker this is, from 0; worker 0 reports"},
     {"--certs", "DIR", KIND_TEXT, S | W | T, AT(certs), 0, 0,

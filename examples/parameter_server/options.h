@@ -32,7 +32,8 @@ struct options {
     const char *server_name;
     struct text_list allow; /* peers that a server accepts; none: any of the CA */
 
-    const char *link; /* NULL: the best */
+    const char *link;        /* NULL: the best */
+    const char *rdma_device; /* NULL: any */
     const char *listen, *address_file;
     const char *address;      /* parameter-train: where its servers listen; NULL: unix sockets */
     struct text_list servers; /* in the order of shards */

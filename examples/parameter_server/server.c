@@ -39,7 +39,8 @@ static void on_lane(void *user, const struct sealane_security *security, bool up
 
 static enum sealane_status open_server(struct server *server)
 {
-    struct sealane_node_options polled = {.polled = true};
+    struct sealane_node_options polled = {.polled = true,
+                                          .rdma_device = server->options->rdma_device};
     struct sealane_server_options wanted = {.credentials = server->credentials,
                                             .link = server->options->link,
                                             .dead_after_ms = server->options->dead_after_ms};

@@ -97,7 +97,7 @@ static struct verdict stream_judge(const uint8_t *data, size_t bytes, size_t cut
     bool gone = false;
 
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0 &&
-             sl_link_tcp.open(&port) == SEALANE_OK &&
+             sl_link_tcp.open(NULL, &port) == SEALANE_OK &&
              sl_tcp_new(port, ends[0], (const struct sockaddr *)&nobody, &tcp) == SEALANE_OK,
          "no link");
     if (granted)

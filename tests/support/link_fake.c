@@ -410,10 +410,11 @@ static SEALANE_RESULT address_check(const char *address)
     return SEALANE_OK;
 }
 
-static SEALANE_RESULT fake_open(struct sl_port **port_p)
+static SEALANE_RESULT fake_open(const struct sl_link_settings *settings, struct sl_port **port_p)
 {
     struct sl_port *port;
 
+    (void)settings;
     if (!current)
         return SL_FAIL(SEALANE_FAILED_PRECONDITION, "no link_fake_world was made");
     port = make(sizeof(*port));

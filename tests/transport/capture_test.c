@@ -346,7 +346,7 @@ static void expect_clear_is_found_locally(void)
     bool found;
 
     cr_assert_null(capture_find(&capture, &clear));
-    cr_assert_eq(tapped.open(&port), SEALANE_OK);
+    cr_assert_eq(tapped.open(NULL, &port), SEALANE_OK);
     cr_assert_eq(tapped.connect(port, kitchen.address, &link), SEALANE_OK);
     cr_assert_eq(link->ops->send(link, clear.bytes, clear.count), SEALANE_OK);
     tapped.close(port);
@@ -484,7 +484,7 @@ static void send_clear_by_rdma(const struct marker *marker)
     char address[SL_ADDRESS_BYTES];
 
     (void)snprintf(address, sizeof(address), "%s:0", far_end);
-    cr_assert_eq(sl_link_verbs.open(&victim), SEALANE_OK);
+    cr_assert_eq(sl_link_verbs.open(NULL, &victim), SEALANE_OK);
     cr_assert_eq(sl_link_verbs.listen(victim, address, address), SEALANE_OK);
     raw_connect(&stranger, victim, address);
     memcpy(stranger.bytes + 100, marker->bytes, marker->count);

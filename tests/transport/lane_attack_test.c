@@ -634,7 +634,7 @@ Test(lane_attack, a_stranger_that_never_speaks_is_dropped_in_time)
     lanes_init(&lanes, true);
     lanes.options[0].handshake_timeout_ms = 50;
     lanes_listen(&lanes);
-    cr_assert_eq(ops->open(&port), SEALANE_OK);
+    cr_assert_eq(ops->open(NULL, &port), SEALANE_OK);
     cr_assert_eq(ops->connect(port, lanes.address, &link), SEALANE_OK);
     for (int i = 0; i < 300 && !gone; i++) {
         int count = ops->poll(port, events, 8);
@@ -665,7 +665,7 @@ Test(lane_attack, half_open_strangers_are_limited_and_do_not_keep_others_out_for
     lanes_init(&lanes, true);
     lanes.options[0].handshake_timeout_ms = 300;
     lanes_listen(&lanes);
-    cr_assert_eq(ops->open(&port), SEALANE_OK);
+    cr_assert_eq(ops->open(NULL, &port), SEALANE_OK);
     for (int i = 0; i < STRANGERS; i++)
         cr_assert_eq(ops->connect(port, lanes.address, &links[i]), SEALANE_OK);
     for (int i = 0; i < 2 * STRANGERS; i++) {

@@ -62,7 +62,7 @@ static struct raw raw_server(void)
     cr_assert_eq(bind(listener, (struct sockaddr *)&at, bytes), 0);
     cr_assert_eq(listen(listener, 1), 0);
     (void)snprintf(address, sizeof(address), "unix-abstract:%s", at.sun_path + 1);
-    cr_assert_eq(ops->open(&raw.port), SEALANE_OK);
+    cr_assert_eq(ops->open(NULL, &raw.port), SEALANE_OK);
     cr_assert_eq(ops->connect(raw.port, address, &raw.link), SEALANE_OK);
     raw.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     cr_assert_geq(raw.fd, 0);
@@ -80,7 +80,7 @@ static struct raw raw_client(void)
     char address[128];
 
     (void)snprintf(address, sizeof(address), "unix-abstract:%s", at.sun_path + 1);
-    cr_assert_eq(ops->open(&raw.port), SEALANE_OK);
+    cr_assert_eq(ops->open(NULL, &raw.port), SEALANE_OK);
     cr_assert_eq(ops->listen(raw.port, address, NULL), SEALANE_OK);
     cr_assert_eq(connect(raw.fd, (struct sockaddr *)&at, bytes), 0);
     raw.link = raw_expect(&raw, SL_LINK_ACCEPTED).link;

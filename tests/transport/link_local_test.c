@@ -96,7 +96,7 @@ static struct sl_port *port_open(void)
 {
     struct sl_port *port;
 
-    cr_assert_eq(sl_link_local.open(&port), SEALANE_OK);
+    cr_assert_eq(sl_link_local.open(NULL, &port), SEALANE_OK);
     return port;
 }
 
@@ -373,7 +373,7 @@ static void child_run(const char *address)
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     sources_fill();
     if (sl_memory_host_new(&memory) != SEALANE_OK ||
-        sl_link_local.open(&side->port) != SEALANE_OK ||
+        sl_link_local.open(NULL, &side->port) != SEALANE_OK ||
         sl_link_local.connect(side->port, address, &side->link) != SEALANE_OK ||
         !event_next(&sl_link_local, side->port, &event, EVENT_LIMIT_MS) ||
         !event_next(&sl_link_local, side->port, &event, EVENT_LIMIT_MS) ||

@@ -136,7 +136,7 @@ static inline void ports_open(struct link_pair *pair, const struct link_world *w
     world->address(pair->address, sizeof(pair->address), "contract");
     cr_assert_eq(sl_memory_host_new(&pair->memory), SEALANE_OK);
     for (int side = 0; side < 2; side++)
-        cr_assert_eq(world->ops->open(&pair->sides[side].port), SEALANE_OK);
+        cr_assert_eq(world->ops->open(NULL, &pair->sides[side].port), SEALANE_OK);
     cr_assert_eq(world->ops->listen(pair->sides[ACCEPTING].port, pair->address, NULL), SEALANE_OK,
                  "%s", sealane_last_error()->message);
 }

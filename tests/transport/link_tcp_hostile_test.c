@@ -175,7 +175,7 @@ static void honest_up(struct honest *honest, const struct raw *raw)
     cr_assert_eq(sl_memory_ops(memory)->ring_alloc(memory, SL_PLACE_HOST, RAW_RING_BYTES,
                                                    &honest->ring),
                  SEALANE_OK);
-    cr_assert_eq(raw_ops->open(&honest->port), SEALANE_OK);
+    cr_assert_eq(raw_ops->open(NULL, &honest->port), SEALANE_OK);
     cr_assert_eq(raw_ops->connect(honest->port, raw->address, &honest->links[CONNECTING]),
                  SEALANE_OK);
     cr_assert(event_next(raw_ops, honest->port, &event, EVENT_LIMIT_MS));

@@ -113,7 +113,7 @@ static inline void raw_open(struct raw *raw)
 
     *raw = (struct raw){.fd = -1};
     raw_address(wanted, sizeof(wanted), "");
-    cr_assert_eq(raw_ops->open(&raw->port), SEALANE_OK);
+    cr_assert_eq(raw_ops->open(NULL, &raw->port), SEALANE_OK);
     cr_assert_eq(raw_ops->listen(raw->port, wanted, raw->address), SEALANE_OK, "%s",
                  sealane_last_error()->message);
     raw_rings_make(raw);

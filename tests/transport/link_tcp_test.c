@@ -24,7 +24,7 @@ static void ipv6_skip_without(void)
     char bound[SL_ADDRESS_BYTES];
     enum sealane_status status;
 
-    cr_assert_eq(sl_link_tcp.open(&port), SEALANE_OK);
+    cr_assert_eq(sl_link_tcp.open(NULL, &port), SEALANE_OK);
     status = sl_link_tcp.listen(port, "[::1]:0", bound);
     sl_link_tcp.close(port);
     if (status != SEALANE_OK)
@@ -208,7 +208,7 @@ static void bound_round_trip(const char *address, const char *begins)
     struct sl_link_event event;
     char bound[SL_ADDRESS_BYTES];
 
-    cr_assert_eq(sl_link_tcp.open(&port), SEALANE_OK);
+    cr_assert_eq(sl_link_tcp.open(NULL, &port), SEALANE_OK);
     cr_assert_eq(sl_link_tcp.listen(port, address, bound), SEALANE_OK, "%s",
                  sealane_last_error()->message);
     cr_assert_eq(strncmp(bound, begins, strlen(begins)), 0, "bound to %s", bound);
@@ -260,7 +260,7 @@ Test(link_tcp_ipv6, takes_ipv4_in_where_it_listens_at_every_address)
     char bound[SL_ADDRESS_BYTES];
 
     ipv6_skip_without();
-    cr_assert_eq(sl_link_tcp.open(&port), SEALANE_OK);
+    cr_assert_eq(sl_link_tcp.open(NULL, &port), SEALANE_OK);
     cr_assert_eq(sl_link_tcp.listen(port, "[::]:0", bound), SEALANE_OK);
     cr_assert_eq(connect_outcome(port, "127.0.0.1", bound), SL_LINK_CONNECTED);
     cr_assert_eq(connect_outcome(port, "[::1]", bound), SL_LINK_CONNECTED);
@@ -278,7 +278,7 @@ Test(link_tcp, says_where_and_why_it_could_not_connect)
     struct sl_link_event event;
     char address[128];
 
-    cr_assert_eq(sl_link_tcp.open(&port), SEALANE_OK);
+    cr_assert_eq(sl_link_tcp.open(NULL, &port), SEALANE_OK);
     raw_address(address, sizeof(address), "nobody");
     cr_assert_eq(sl_link_tcp.connect(port, address, &link), SEALANE_OK);
     cr_assert(event_next(&sl_link_tcp, port, &event, EVENT_LIMIT_MS));

@@ -82,7 +82,7 @@ Test(link_verbs_lost, opens_a_port_at_once_whether_there_is_a_device_or_not)
     struct sl_port *port;
 
     for (int i = 0; i < 100; i++) {
-        cr_assert_eq(sl_link_verbs.open(&port), SEALANE_OK);
+        cr_assert_eq(sl_link_verbs.open(NULL, &port), SEALANE_OK);
         cr_assert_eq(sl_link_verbs.poll(port, &event, 1), 0);
         cr_assert_geq(sl_link_verbs.arm(port), 0);
         sl_link_verbs.close(port);

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* link_verbs_device_test.c - which RDMA device, port and GID a node uses: by what it was told, and by what is there. In the rig there are
+ * rxe0, and rxe1 and rxe2 at the ends of a wire; elsewhere cases that need them are skipped. */
+#include "tests/transport/link_pair.h"
+#include "tests/transport/link_verbs_raw.h"
+
+#include <sealane_transport.h>
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    WAIT_MS = 4000
+};
+
+struct end {
+    struct sl_port *port;
+    struct sl_link *link;
+    char why[120];
+    bool connected;
+};
+
+static struct end server, client;
+
+static const char *rig(const char *name)
+{
+    const char *value = getenv(name);
+
+    if (!value || !value[0])
+        cr_skip_test("only in the rig is it known what devices there are");
+    return value;
+}
+
+static struct sl_port *port_open(const char *rdma_device)
+{
+    struct sl_link_settings settings;
+    struct sl_port *port;
+
+    cr_assert_eq(sl_link_settings_read(rdma_device, &settings), SEALANE_OK, "%s",
+                 sealane_last_error()->message);
+    cr_assert_eq(sl_link_verbs.open(&settings, &port), SEALANE_OK);
+    return port;
+}
+
+static void end_turn(struct end *end)
+{
+    struct sl_link_event events[8];
+    int count = end->port ? sl_link_verbs.poll(end->port, events, 8) : 0;
+
+    for (int i = 0; i < count; i++) {
+        if (events[i].kind == SL_LINK_ACCEPTED)
+            end->link = events[i].link;
+        end->connected |= events[i].kind == SL_LINK_CONNECTED || events[i].kind == SL_LINK_ACCEPTED;
+        if (events[i].kind == SL_LINK_GONE)
+            (void)snprintf(end->why, sizeof(end->why), "%s", events[i].why);
+    }
+}
+
+/* Until the client is connected or knows why not. */
+static void turn(void)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+
+    for (int ms = 0; ms < WAIT_MS && !client.why[0] && !(client.connected && server.connected);
+         ms++) {
+        end_turn(&client);
+        end_turn(&server);
+        (void)nanosleep(&moment, NULL);
+    }
+}
+
+/* A server of one device, listening at host, and a client of another that asks `to`. */
+static void meet(const char *server_device, const char *host, const char *client_device,
+                 const char *to)
+{
+    char address[SL_ADDRESS_BYTES], bound[SL_ADDRESS_BYTES];
+
+    server.port = port_open(server_device);
+    client.port = port_open(client_device);
+    (void)snprintf(address, sizeof(address), "%s:0", host);
+    cr_assert_eq(sl_link_verbs.listen(server.port, address, bound), SEALANE_OK, "%s",
+                 sealane_last_error()->message);
+    (void)snprintf(address, sizeof(address), "%s%s", to, strrchr(bound, ':'));
+    cr_assert_eq(sl_link_verbs.connect(client.port, address, &client.link), SEALANE_OK);
+    turn();
+}
+
+static void part(void)
+{
+    sl_link_verbs.close(client.port);
+    sl_link_verbs.close(server.port);
+}
+
+static void wire(char near[16], char far[16])
+{
+    cr_assert_eq(sscanf(rig("SEALANE_RIG_WIRE"), "%15s %15s", near, far), 2);
+}
+
+Test(link_verbs_device, goes_over_ipv6)
+{
+    char host[64];
+
+    (void)snprintf(host, sizeof(host), "[%s]", rig("SEALANE_RIG_SELF6"));
+    meet(NULL, host, NULL, host);
+    cr_assert(client.connected && server.connected, "%s", client.why);
+    part();
+}
+
+Test(link_verbs_device, goes_over_ipv6_from_the_device_asked_for)
+{
+    char host[64];
+
+    (void)snprintf(host, sizeof(host), "[%s]", rig("SEALANE_RIG_SELF6"));
+    meet("rxe0", host, "rxe0:1", host);
+    cr_assert(client.connected && server.connected, "%s", client.why);
+    part();
+}
+
+Test(link_verbs_device, leaves_from_the_device_asked_for)
+{
+    char near[16], far[16];
+
+    wire(near, far);
+    meet("rxe2", far, "rxe1:1", far);
+    cr_assert(client.connected && server.connected, "%s", client.why);
+    part();
+}
+
+Test(link_verbs_device, a_server_at_all_addresses_takes_in_its_device_only)
+{
+    char near[16], far[16];
+
+    wire(near, far);
+    meet("rxe0", "0.0.0.0", "rxe1", far);
+    cr_assert_not(client.connected);
+    cr_assert_not_null(strstr(client.why, "turned us away"), "%s", client.why);
+    part();
+}
+
+Test(link_verbs_device, an_address_of_another_device_is_not_listened_at)
+{
+    char near[16], far[16], address[32];
+    struct sl_port *port;
+
+    wire(near, far);
+    port = port_open("rxe0");
+    (void)snprintf(address, sizeof(address), "%s:0", near);
+    cr_assert_eq(sl_link_verbs.listen(port, address, NULL), SEALANE_NOT_FOUND);
+    cr_assert_not_null(strstr(sealane_last_error()->message, "is an address of rxe1 port 1"), "%s",
+                       sealane_last_error()->message);
+    sl_link_verbs.close(port);
+}
+
+Test(link_verbs_device, says_which_devices_there_are)
+{
+    const char *host = rig("SEALANE_RIG_ADDRESS");
+
+    meet(NULL, host, "mlx5_7", host);
+    cr_assert_not_null(strstr(client.why, "no RDMA device mlx5_7"), "%s", client.why);
+    cr_assert_not_null(strstr(client.why, "rxe0"), "%s", client.why);
+    part();
+}
+
+Test(link_verbs_device, says_that_a_device_has_no_such_port)
+{
+    const char *host = rig("SEALANE_RIG_ADDRESS");
+
+    meet(NULL, host, "rxe0:2", host);
+    cr_assert_str_eq(client.why, "rxe0 has no port 2: it has 1");
+    part();
+}
+
+/* ---- the option ---- */
+
+Test(link_verbs_device, a_node_refuses_what_is_no_name_of_a_device)
+{
+    static const char *const wrong[] = {":1",
+                                        "rxe0:",
+                                        "rxe0:0",
+                                        "rxe0:256",
+                                        "rxe0:1x",
+                                        "../../x",
+                                        "rxe 0",
+                                        "rxe0:1:2",
+                                        ".hidden",
+                                        "rxe0:-1",
+                                        "rxe0:9999999999999999999"};
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct sealane_node_options options = {.polled = true, .rdma_device = wrong[i]};
+        struct sealane_node *node = NULL;
+
+        cr_assert_eq(sealane_node_new(&options, &node), SEALANE_INVALID_ARGUMENT, "%s", wrong[i]);
+        cr_assert_null(node);
+        cr_assert_not_null(strstr(sealane_last_error()->message, "rdma_device"), "%s",
+                           sealane_last_error()->message);
+    }
+}
+
+Test(link_verbs_device, a_node_takes_a_name_and_a_port)
+{
+    static const char *const right[] = {"", "mlx5_0", "mlx5_0:1", "bnxt_re-bond0.7:255"};
+
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+        struct sealane_node_options options = {.polled = true, .rdma_device = right[i]};
+        struct sealane_node *node;
+
+        cr_assert_eq(sealane_node_new(&options, &node), SEALANE_OK, "%s",
+                     sealane_last_error()->message);
+        sealane_node_free(node);
+    }
+}
+
+/* ---- the list ---- */
+
+struct rows {
+    int count, used, others_used;
+    bool ipv4, ipv6;
+};
+
+static void row(void *user, const struct sealane_rdma_gid *gid)
+{
+    struct rows *rows = user;
+    bool mine = strcmp(gid->device, "rxe0") == 0;
+
+    rows->count++;
+    if (!gid->used)
+        cr_assert_neq(gid->why[0], '\0', "%s port %u GID %d", gid->device, gid->port, gid->index);
+    if (!gid->used || !mine) {
+        rows->others_used += gid->used;
+        return;
+    }
+    rows->used++;
+    cr_assert_str_eq(gid->type, "RoCE v2");
+    cr_assert_str_eq(gid->state, "ACTIVE");
+    cr_assert_str_eq(gid->link_layer, "Ethernet");
+    cr_assert_gt(gid->max_work_requests, 0);
+    rows->ipv4 |= strncmp(gid->gid, "::ffff:", 7) == 0;
+    rows->ipv6 |= strncmp(gid->gid, "fd77:", 5) == 0;
+}
+
+Test(link_verbs_device, lists_devices_ports_and_gids_and_why_not_the_others)
+{
+    struct rows all = {0}, one = {0};
+
+    (void)rig("SEALANE_RIG_ADDRESS");
+    cr_assert_eq(sealane_rdma_list(NULL, row, &all), SEALANE_OK);
+    cr_assert(all.ipv4 && all.ipv6 && all.others_used >= 2);
+    cr_assert_eq(sealane_rdma_list("rxe0:1", row, &one), SEALANE_OK);
+    cr_assert(one.ipv4 && one.ipv6);
+    cr_assert_eq(one.others_used, 0);
+    cr_assert_eq(one.count, all.count);
+}
+
+Test(link_verbs_device, says_that_a_device_is_not_there_to_be_listed)
+{
+    struct rows rows = {0};
+
+    cr_assert_eq(sealane_rdma_list("mlx5_7", row, &rows), SEALANE_NOT_FOUND);
+    cr_assert_eq(rows.used + rows.others_used, 0);
+}
+
+Test(link_verbs_device, the_tool_prints_the_list)
+{
+    char line[512], text[16384] = "";
+    FILE *pipe = popen(SEALANE_BIN_DIR "/sealane-info", "r");
+
+    cr_assert_not_null(pipe);
+    while (fgets(line, sizeof(line), pipe) && strlen(text) + strlen(line) < sizeof(text))
+        (void)strcat(text, line);
+    cr_assert_eq(pclose(pipe), 0);
+    cr_assert_not_null(strstr(text, "links: local, verbs, tcp"), "%s", text);
+    if (getenv("SEALANE_RIG"))
+        cr_assert(strstr(text, "rxe0 port 1: ACTIVE, Ethernet") && strstr(text, "RoCE v2  used"),
+                  "%s", text);
+    cr_assert_eq(system(SEALANE_BIN_DIR "/sealane-info --rdma-device :9 2>/dev/null >&2"), 2 << 8);
+    cr_assert_eq(system(SEALANE_BIN_DIR "/sealane-info --rdma-device mlx5_7 >/dev/null"), 1 << 8);
+}
