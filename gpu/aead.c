@@ -237,6 +237,7 @@ static enum sealane_status run(struct sl_gpu_aead *gpu, struct sl_gpu_job *jobs,
     launch->keys = gpu->keys;
     launch->sms = gpu->sms;
     launch->limited = gpu->limited;
+    launch->cycles = gpu->cycles;
     SL_TRY(jobs_place(gpu, jobs, launch));
     SL_TRY(room_grow(&gpu->job_scratch, count * gpu->shape.job_scratch_bytes, launch->stream));
     SL_TRY(room_grow(&gpu->item_scratch, items * gpu->shape.item_scratch_bytes, launch->stream));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aead_inside.h - what aead.c holds, for tests that look at keys after they were wiped. */
+/* aead_inside.h - what aead.c holds, for tests: of wiped keys, of constant time. */
 #ifndef SL_GPU_AEAD_INSIDE_H
 #define SL_GPU_AEAD_INSIDE_H
 
@@ -32,6 +32,7 @@ struct sl_gpu_aead {
     struct sl_gpu_staged *staged,
         *staged_on_device; /* SL_GPU_STAGED of them; the same memory by its two addresses */
     size_t next_staged;
+    uint64_t *cycles; /* of sl_gpu_launch: NULL but in the test of constant time */
     struct sl_gpu_room jobs, job_scratch, item_scratch;
 };
 

@@ -42,6 +42,8 @@ struct sl_gpu_launch {
     uint32_t sms;   /* how many multiprocessors may be taken, never 0 */
     bool limited;   /* the device has more than sms */
     bool opens;
+    uint64_t *
+        cycles; /* NULL, or where the first block says how many cycles of its multiprocessor it took: the proof of constant time */
     cudaStream_t stream;
 };
 
