@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds CUDA for gpu/; where there is none, the build leaves gpu/ out. The runtime is linked statically: a program starts without a GPU.
+# Nothing of gpu/ is run by libFuzzer or under ThreadSanitizer, and nvcc's host compiler knows none of clang's flags.
+if(SEALANE_FUZZ OR SEALANE_SANITIZE MATCHES "thread")
+    set(SEALANE_CUDA OFF)
+endif()
 if(SEALANE_CUDA)
     find_program(SEALANE_NVCC nvcc HINTS ${CUDAToolkit_ROOT}/bin $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
     if(SEALANE_NVCC)
