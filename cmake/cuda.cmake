@@ -22,6 +22,9 @@ if(SEALANE_CUDA)
     set(CMAKE_CUDA_HOST_COMPILER ${SEALANE_CUDA_HOST})
     set(CMAKE_CUDA_ARCHITECTURES OFF) # named by each target
     set(CMAKE_CUDA_STANDARD 17)
+    # What runs on the device is optimised in every preset.
+    set(CMAKE_CUDA_FLAGS_DEBUG "-g")
+    set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -g -DNDEBUG")
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
 endif()
@@ -32,5 +35,5 @@ function(sealane_kernels target)
         target_compile_options(${target} PRIVATE
             "$<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_${architecture},code=sm_${architecture}>")
     endforeach()
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-O3 --Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow>)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow>)
 endfunction()

@@ -55,6 +55,13 @@ static enum sealane_status memory_take(struct sl_gpu_aead *gpu)
     memset(gpu->staged, 0, staged);
     TRY_CUDA(cudaHostGetDevicePointer((void **)&gpu->staged_on_device, gpu->staged, 0),
              "map memory for keys");
+    TRY_CUDA(cudaStreamCreateWithFlags(&gpu->copies, cudaStreamNonBlocking), "make a stream");
+    for (size_t i = 0; i < 2; i++) {
+        TRY_CUDA(cudaEventCreateWithFlags(&gpu->places[i].copied, cudaEventDisableTiming),
+                 "make an event");
+        TRY_CUDA(cudaEventCreateWithFlags(&gpu->places[i].used, cudaEventDisableTiming),
+                 "make an event");
+    }
     TRY_CUDA(cudaDeviceSynchronize(), "clear the key table");
     return SEALANE_OK;
 }
@@ -103,7 +110,15 @@ void sl_gpu_aead_free(struct sl_gpu_aead *gpu)
     if (gpu->staged)
         sl_wipe(gpu->staged, SL_GPU_STAGED * sizeof(*gpu->staged));
     (void)cudaFree(gpu->keys);
-    (void)cudaFree(gpu->jobs.at);
+    for (size_t i = 0; i < 2; i++) {
+        (void)cudaFree(gpu->places[i].jobs.at);
+        if (gpu->places[i].copied)
+            (void)cudaEventDestroy(gpu->places[i].copied);
+        if (gpu->places[i].used)
+            (void)cudaEventDestroy(gpu->places[i].used);
+    }
+    if (gpu->copies)
+        (void)cudaStreamDestroy(gpu->copies);
     (void)cudaFree(gpu->job_scratch.at);
     (void)cudaFree(gpu->item_scratch.at);
     (void)cudaFreeHost(gpu->staged);
@@ -203,26 +218,34 @@ static enum sealane_status jobs_check(const struct sl_gpu_aead *gpu, const struc
     return SEALANE_OK;
 }
 
-/* Where the device reads the jobs: many are copied to its memory, few travel with the launch. */
+/* Where the device reads the jobs: few travel with the launch, many are copied to its memory, beside the launch before this one. */
 static enum sealane_status jobs_place(struct sl_gpu_aead *gpu, const struct sl_gpu_job *jobs,
-                                      struct sl_gpu_launch *launch)
+                                      struct sl_gpu_launch *launch, struct sl_gpu_place **place_p)
 {
+    struct sl_gpu_place *place = &gpu->places[gpu->next_place];
     size_t bytes = launch->count * sizeof(*jobs);
 
+    *place_p = NULL;
     if (launch->count <= SL_GPU_FEW_JOBS) {
         launch->few = jobs;
         return SEALANE_OK;
     }
-    SL_TRY(room_grow(&gpu->jobs, bytes, launch->stream));
-    TRY_CUDA(cudaMemcpyAsync(gpu->jobs.at, jobs, bytes, cudaMemcpyHostToDevice, launch->stream),
+    SL_TRY(room_grow(&place->jobs, bytes, gpu->copies));
+    TRY_CUDA(cudaStreamWaitEvent(gpu->copies, place->used, 0), "wait for a launch");
+    TRY_CUDA(cudaMemcpyAsync(place->jobs.at, jobs, bytes, cudaMemcpyHostToDevice, gpu->copies),
              "copy jobs to the device");
-    launch->jobs = (const struct sl_gpu_job *)(const void *)gpu->jobs.at;
+    TRY_CUDA(cudaEventRecord(place->copied, gpu->copies), "record an event");
+    TRY_CUDA(cudaStreamWaitEvent(launch->stream, place->copied, 0), "wait for jobs");
+    launch->jobs = (const struct sl_gpu_job *)(const void *)place->jobs.at;
+    gpu->next_place = 1 - gpu->next_place;
+    *place_p = place;
     return SEALANE_OK;
 }
 
 static enum sealane_status run(struct sl_gpu_aead *gpu, struct sl_gpu_job *jobs, uint32_t *verdicts,
                                size_t count, struct sl_gpu_launch *launch)
 {
+    struct sl_gpu_place *place;
     uint64_t items;
 
     if (count == 0)
@@ -238,7 +261,7 @@ static enum sealane_status run(struct sl_gpu_aead *gpu, struct sl_gpu_job *jobs,
     launch->sms = gpu->sms;
     launch->limited = gpu->limited;
     launch->cycles = gpu->cycles;
-    SL_TRY(jobs_place(gpu, jobs, launch));
+    SL_TRY(jobs_place(gpu, jobs, launch, &place));
     SL_TRY(room_grow(&gpu->job_scratch, count * gpu->shape.job_scratch_bytes, launch->stream));
     SL_TRY(room_grow(&gpu->item_scratch, items * gpu->shape.item_scratch_bytes, launch->stream));
     launch->job_scratch = gpu->job_scratch.at;
@@ -246,6 +269,8 @@ static enum sealane_status run(struct sl_gpu_aead *gpu, struct sl_gpu_job *jobs,
     TRY_CUDA(cudaHostGetDevicePointer((void **)&launch->verdicts, verdicts, 0),
              "find the verdicts, which must be mapped memory");
     TRY_CUDA(sl_gpu_kind_launch(gpu->aead, launch), "launch");
+    if (place)
+        TRY_CUDA(cudaEventRecord(place->used, launch->stream), "record an event");
     return SEALANE_OK;
 }
 

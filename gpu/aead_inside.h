@@ -22,6 +22,12 @@ struct sl_gpu_room {
     size_t bytes;
 };
 
+/* Where the jobs of a large launch are copied to: on a stream of its own, while the launch before it still runs. */
+struct sl_gpu_place {
+    struct sl_gpu_room jobs;
+    cudaEvent_t copied, used; /* the jobs are there; the launch is done with them */
+};
+
 struct sl_gpu_aead {
     enum sl_aead aead;
     struct sl_gpu_shape shape;
@@ -33,7 +39,10 @@ struct sl_gpu_aead {
         *staged_on_device; /* SL_GPU_STAGED of them; the same memory by its two addresses */
     size_t next_staged;
     uint64_t *cycles; /* of sl_gpu_launch: NULL but in the test of constant time */
-    struct sl_gpu_room jobs, job_scratch, item_scratch;
+    cudaStream_t copies;
+    struct sl_gpu_place places[2]; /* used in turn */
+    size_t next_place;
+    struct sl_gpu_room job_scratch, item_scratch;
 };
 
 #endif

@@ -804,46 +804,67 @@ static double welch(const struct statistics *a, const struct statistics *b)
                                 : INFINITY;
 }
 
-/* One block's cycles, chosen at random each time: the one key (or data) or one of many. */
+enum {
+    MANY =
+        256 /* random keys or messages; number 0 is the fixed one. Their copies in use are always at the same places */
+};
+
+static void copy(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+    CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+/* What may be chosen: messages, and for open what they became. */
+static void messages_make(struct twin *in, struct twin *out, struct twin *tags, size_t bytes,
+                          bool of_keys)
+{
+    random_fill(in->host, in->bytes);
+    memset(in->host, 0, bytes);
+    put(in);
+    for (size_t i = 0; i <= MANY; i++) {
+        struct chunk chunk = {.in = (of_keys ? 0 : i) * bytes,
+                              .out = i * bytes,
+                              .tag = i * SL_TAG_BYTES,
+                              .bytes = bytes,
+                              .key = of_keys ? (uint32_t)i : 0};
+
+        job_set(i, &chunk, in, out, tags);
+    }
+    run(false, MANY + 1);
+}
+
+/* One block's cycles, where the one key (or message) or one of many is chosen at random each time. */
 static void cycles_compare(bool opens, bool of_keys, size_t bytes, size_t runs)
 {
-    enum {
-        MANY = 256
-    };
     struct statistics fixed = {0}, varied = {0};
-    struct twin in = twin_new((MANY + 1) * bytes), out = twin_new((MANY + 1) * bytes),
-                tags = twin_new(16 * (MANY + 1));
+    struct twin in = twin_new((MANY + 2) * bytes), out = twin_new((MANY + 2) * bytes);
+    struct twin tags = twin_new(SL_TAG_BYTES * (MANY + 2));
+    size_t slot_bytes = gpu->shape.slot_bytes, last = MANY + 1;
+    struct chunk chunk = {.in = last * bytes,
+                          .out = last * bytes,
+                          .tag = last * SL_TAG_BYTES,
+                          .bytes = bytes,
+                          .key = SLOTS - 1};
     double t;
 
-    random_fill(in.host, in.bytes);
-    memset(in.host, 0, bytes); /* the fixed one */
-    put(&in);
-    for (int phase = opens ? 0 : 1; phase < 2;
-         phase++) { /* for open: first seal all that will be opened */
-        for (size_t i = 0; phase == 0 && i <= MANY; i++) {
-            struct chunk chunk = {.in = i * bytes,
-                                  .out = i * bytes,
-                                  .tag = i * 16,
-                                  .bytes = bytes,
-                                  .key = of_keys ? (uint32_t)i : 0};
-
-            job_set(i, &chunk, &in, &out, &tags);
-        }
-        if (phase == 0)
-            run(false, MANY + 1);
-    }
+    messages_make(&in, &out, &tags, bytes, of_keys);
+    job_set(0, &chunk, opens ? &out : &in, opens ? &in : &out, &tags);
     for (size_t i = 0; i < 2 * runs + 1000; i++) {
         bool vary = random_number() >> 20 & 1;
         size_t which = vary ? 1 + random_number() % MANY : 0;
-        struct chunk chunk = {.in = which * bytes,
-                              .out = which * bytes,
-                              .tag = which * 16,
-                              .bytes = bytes,
-                              .key = of_keys ? (uint32_t)which : 0};
 
-        job_set(0, &chunk, opens ? &out : &in, opens ? &in : &out, &tags);
+        copy(gpu->keys + (SLOTS - 1) * slot_bytes, gpu->keys + (of_keys ? which : 0) * slot_bytes,
+             slot_bytes);
+        if (opens) {
+            copy(out.device + last * bytes, out.device + which * bytes, bytes);
+            copy(tags.device + last * SL_TAG_BYTES, tags.device + which * SL_TAG_BYTES,
+                 SL_TAG_BYTES);
+        } else {
+            copy(in.device + last * bytes, in.device + (of_keys ? 0 : which) * bytes, bytes);
+        }
         OK((opens ? sl_gpu_open : sl_gpu_seal)(gpu, jobs, verdicts, 1, stream));
         CUDA(cudaStreamSynchronize(stream));
+        EXPECT(verdicts[0] == SL_GPU_DONE, "verdict %u", verdicts[0]);
         if (i >= 1000) /* warm */
             statistics_add(vary ? &varied : &fixed, (double)*(volatile uint64_t *)gpu->cycles);
     }
