@@ -19,8 +19,9 @@ static void shell(const char *command)
     cr_assert_eq(system(line), 0, "%s", command);
 }
 
-/* A device that was removed goes when the last process that used it ends. Soft-RoCE of Linux 6.1 connects no more after its network
- * was down, whoever asks, so it is made anew. */
+/* A device that was removed goes when the last process that used it ends. The connection manager's own queue pair on Soft-RoCE of Linux
+ * 6.1 breaks for good when it has something to say, as of a link that ends, while the network is down: nobody connects any more then,
+ * so the device is made anew. */
 static void device_anew(void)
 {
     if (!getenv("SEALANE_RIG"))
