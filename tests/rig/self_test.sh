@@ -66,6 +66,10 @@ expect "a guest that goes down under its command is no success" 125 '.*'
 guest --timeout 60 -- "$program" --jobs 1
 verdict "a test program with AddressSanitizer runs" "$status" "$(tail -n 5 "$work/out" "$work/err")"
 
+SEALANE_RIG_CACHE=$work/none guest -- true
+verdict "without a kernel a test is skipped and says how to get one" \
+    "$([ "$status" -eq 77 ] && grep -q 'tests/rig/kernel.sh builds it' "$work/err"; echo $?)" "status $status: $(cat "$work/err")"
+
 cat >"$work/one.sh" <<'S'
 set -e
 ibv_devinfo -d rxe0
@@ -111,6 +115,40 @@ S
 guest --guests 2 --timeout 60 --read "$work" -- bash "$work/two.sh"
 expect "two guests reach each other, and the greater status counts" 3 '1: 10.77.0.2 heard 10.77.0.1'
 expect "pingpong between two guests" 3 '1: 200 iters in .* seconds = .*'
+
+cat >"$work/dies.sh" <<'S'
+if [ "$SEALANE_RIG_GUEST" = 0 ]; then
+    echo dies
+    case $1 in
+    off) perl -e 'syscall(169, 0xfee1dead, 672274793, 0x4321fedc)' ;;
+    hang) sleep 99 ;;
+    esac
+fi
+sleep "$2"
+echo lives
+exit 4
+S
+guest --guests 2 --timeout 30 --read "$work" -- bash "$work/dies.sh" off 3
+expect "a guest that goes down does not stop the other, and is no success" 125 "1: lives"
+verdict "it is named" "$(grep -q 'guest 0 ended before' "$work/err" && ! grep -q 'guest 1 ended' "$work/err"; echo $?)" "$(cat "$work/err")"
+began=$SECONDS
+guest --guests 2 --timeout 5 --read "$work" -- bash "$work/dies.sh" off 99
+expect "a guest that waits for one that went down ends when the time is up" 125 "0: dies"
+verdict "and each is told apart" "$(grep -q 'guest 0 ended before' "$work/err" && grep -q 'is up' "$work/err"; echo $?)" "$(cat "$work/err")"
+verdict "soon" "$([ $((SECONDS - began)) -le 10 ]; echo $?)" "after $((SECONDS - began)) s"
+guest --guests 2 --timeout 5 --read "$work" -- bash "$work/dies.sh" hang 0
+expect "a guest that hangs is ended, whatever became of the other" 124 "1: lives"
+
+"$rig/run" --guests 2 --timeout 20 --read "$work" -- bash "$work/dies.sh" hang 4 >"$work/out" 2>"$work/err" </dev/null &
+runner=$!
+for _ in $(seq 200); do
+    ! grep -q dies "$work/out" || break
+    sleep 0.1
+done
+kill -KILL "$(pgrep -o -f "^$("$rig/kernel.sh" --find) .* rig=$work/rig\.[^ ]*/0 ")" || true
+status=0
+wait "$runner" || status=$?
+expect "a guest whose kernel is killed does not stop the other, and is no success" 125 "1: lives"
 
 verdict "nothing is left behind" "$([ "$(count)" -eq 0 ]; echo $?)" "$(ls "$work")"
 closing

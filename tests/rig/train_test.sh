@@ -33,7 +33,7 @@ work() { # certificates, options
 }
 guest() {
     local status=0 running=()
-    [ "$SEALANE_RIG_GUEST" -eq 0 ] && serve "$1" || work "$@"
+    if [ "$SEALANE_RIG_GUEST" -eq 0 ]; then serve "$1"; else work "$@"; fi
     for one in "${running[@]}"; do wait "$one" || status=$?; done
     echo "RDMA packets sent: $(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts)"
     exit $status
@@ -63,7 +63,7 @@ accuracy=$(sed -nE "s/^1: result: $result over verbs\$/\1/p" "$work/out")
 verdict "the workers say that RDMA carried it" "$([ -n "$accuracy" ]; echo $?)" "$(grep result "$work/out")"
 alone=$(sed -nE "s/^result: $result\$/\1/p" "$work/alone")
 awk -v a="${accuracy:-0}" -v b="$alone" 'BEGIN { exit !(a >= b - 0.01 && a <= b + 0.01) }' && good=0 || good=1
-verdict "it learns what it learns in one process" $good "$accuracy, alone $alone"
+verdict "it learns what it learns in one process" "$good" "$accuracy, alone $alone"
 lanes=$(grep -c '^0: .*, link verbs$' "$work/out" || true)
 verdict "each server says so of each worker's lane" "$([ "$lanes" -eq $((shards * workers)) ]; echo $?)" "$lanes lanes"
 for guest in 0 1; do
