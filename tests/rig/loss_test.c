@@ -148,9 +148,10 @@ static struct load *busy(const struct load_client *client)
     return load;
 }
 
+/* There may be the next one already, over another link. */
 static void lane_lost(const struct load_client *client, uint64_t began)
 {
-    while (sealane_channel_state(client->channel) == SEALANE_CHANNEL_READY) {
+    while (strcmp(link_of(client), "verbs") == 0) {
         cr_assert_lt(load_now_ms() - began, ENDS_MS, "the lane lives on");
         load_rest_ms(5);
     }
