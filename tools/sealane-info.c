@@ -58,7 +58,7 @@ static int tell(const char *rdma_device)
     struct seen seen = {.port = 0};
     enum sealane_status status;
 
-    printf("sealane %s\n", SEALANE_VERSION);
+    printf("sealane %s, the CPU seals by %s\n", SEALANE_VERSION, SEALANE_AEAD);
     status = sealane_rdma_list(rdma_device, gid_print, &seen);
     printf("links: local, %stcp\n", status == SEALANE_UNIMPLEMENTED ? "" : "verbs, ");
     limits_print();

@@ -75,7 +75,10 @@ SEALANE_RESULT sealane_rdma_list(const char *rdma_device,
                                  void (*tell)(void *user, const struct sealane_rdma_gid *gid),
                                  void *user)
 {
-    (void)rdma_device, (void)tell, (void)user;
+    struct sl_link_settings wish;
+
+    (void)tell, (void)user;
+    SL_TRY(sl_link_settings_read(rdma_device, &wish));
     return SL_FAIL(SEALANE_UNIMPLEMENTED, "this build has no RDMA links");
 }
 #endif

@@ -162,10 +162,11 @@ static SEALANE_RESULT listener_start(struct sl_port *port, struct sl_verbs_liste
         listener->id = NULL;
         return sl_system_failed("no connection id for", address);
     }
-    if (rdma_bind_addr(listener->id, (struct sockaddr *)&at) != 0 ||
-        rdma_listen(listener->id, BACKLOG) != 0)
+    if (rdma_bind_addr(listener->id, (struct sockaddr *)&at) != 0)
         return bind_failed(port, address, &at);
     SL_TRY(wish_check(port, listener->id, address));
+    if (rdma_listen(listener->id, BACKLOG) != 0)
+        return bind_failed(port, address, &at);
     sl_address_write(rdma_get_local_addr(listener->id), listener->address);
     return SEALANE_OK;
 }

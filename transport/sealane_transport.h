@@ -61,7 +61,7 @@ struct sealane_node_options {
         spin_us; /* how long the node's own thread busy-polls after the last event before it sleeps; default 20 */
     /* Which RDMA device link verbs uses: "mlx5_0", or "mlx5_0:1" for a port of it; NULL or "": whichever an address leads to.
      * Connections then leave from an address of that device and port, and none is accepted through another; links local and tcp
-     * do not mind. Copied. sealane_rdma_list tells which devices there are. */
+     * do not mind. On InfiniBand the addresses of a port are those of its IPoIB netdevs. Copied. sealane_rdma_list tells which devices there are. */
     const char *rdma_device;
 };
 

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -164,6 +165,85 @@ Test(address, without_a_twin_is_reached_over_verbs_by_itself)
     of_device(where);
     open_at(where, "verbs");
     expect_over(address, &(struct sealane_channel_options){.server_name = "server.test"}, "verbs");
+}
+
+Test(address, of_ipv6_and_an_rdma_device_is_reached_over_verbs)
+{
+    const char *host = getenv("SEALANE_RIG_SELF6");
+    char where[64];
+
+    if (!host)
+        cr_skip_test("only in the rig is it known which IPv6 address a device has");
+    (void)snprintf(where, sizeof(where), "[%s]:0", host);
+    open_at(where, NULL);
+    expect_over(address,
+                &(struct sealane_channel_options){.server_name = "server.test", .link = "verbs"},
+                "verbs");
+}
+
+/* Nodes that use one RDMA device. */
+static void nodes_use(const char *server_device, const char *client_device)
+{
+    const struct sealane_node_options options[] = {{.rdma_device = server_device},
+                                                   {.rdma_device = client_device}};
+
+    if (!getenv("SEALANE_RIG"))
+        cr_skip_test("only in the rig is it known which RDMA devices there are");
+    sealane_node_free(client_node);
+    sealane_node_free(server_node);
+    cr_assert_eq(sealane_node_new(&options[0], &server_node), SEALANE_OK);
+    cr_assert_eq(sealane_node_new(&options[1], &client_node), SEALANE_OK);
+}
+
+/* Why a channel does not connect over verbs. */
+static void expect_not_over_verbs(const char *why)
+{
+    struct sealane_channel_options options = {.credentials = client_credentials,
+                                              .server_name = "server.test",
+                                              .link = "verbs"};
+    struct sealane_channel *channel;
+
+    cr_assert_eq(sealane_channel_new(client_node, address, &options, &channel), SEALANE_OK);
+    cr_assert_eq(sealane_channel_connect(channel, 10000), SEALANE_UNAVAILABLE);
+    cr_assert_not_null(strstr(sealane_last_error()->message, why), "%s",
+                       sealane_last_error()->message);
+    sealane_channel_free(channel);
+}
+
+Test(address, of_the_rdma_device_asked_for_is_reached_over_verbs)
+{
+    char where[64];
+
+    nodes_use("rxe0", "rxe0:1");
+    of_device(where);
+    open_at(where, NULL);
+    expect_over(address,
+                &(struct sealane_channel_options){.server_name = "server.test", .link = "verbs"},
+                "verbs");
+}
+
+Test(address, of_another_rdma_device_than_asked_for_is_served_over_tcp)
+{
+    char where[64];
+
+    nodes_use("rxe1", NULL);
+    of_device(where);
+    open_at(where, NULL);
+    expect_over(address,
+                &(struct sealane_channel_options){.server_name = "server.test", .link = "tcp"},
+                "tcp");
+    expect_not_over_verbs("nobody listens there");
+}
+
+Test(address, is_not_reached_by_an_rdma_device_that_is_not_there)
+{
+    char where[64];
+
+    nodes_use(NULL, "mlx5_7");
+    of_device(where);
+    open_at(where, NULL);
+    expect_not_over_verbs("there is no RDMA device mlx5_7: there are ");
+    expect_over(address, &(struct sealane_channel_options){.server_name = "server.test"}, "local");
 }
 
 Test(address, may_be_the_twin_only)

@@ -3,10 +3,13 @@
  * rxe0, and rxe1 and rxe2 at the ends of a wire; elsewhere cases that need them are skipped. */
 #include "tests/transport/link_pair.h"
 #include "tests/transport/link_verbs_raw.h"
+#include "transport/link_verbs_inside.h"
 
 #include <sealane_transport.h>
 
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <ifaddrs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +92,16 @@ static void meet(const char *server_device, const char *host, const char *client
     turn();
 }
 
+/* Which device and port the client's end is on. */
+static void expect_client_on(const char *device, int port)
+{
+    const struct sl_verbs *verbs = sl_verbs_of(client.link);
+
+    cr_assert(client.connected && server.connected, "%s", client.why);
+    cr_assert_str_eq(sl_verbs_device_name(verbs->device), device);
+    cr_assert_eq(verbs->id->port_num, port);
+}
+
 static void part(void)
 {
     sl_link_verbs.close(client.port);
@@ -126,7 +139,69 @@ Test(link_verbs_device, leaves_from_the_device_asked_for)
 
     wire(near, far);
     meet("rxe2", far, "rxe1:1", far);
-    cr_assert(client.connected && server.connected, "%s", client.why);
+    expect_client_on("rxe1", 1);
+    part();
+}
+
+/* Where a node that uses rxe1 leaves from to reach `peer`; "": it cannot. */
+static const char *source_to(const char *peer)
+{
+    static char text[SL_ADDRESS_BYTES];
+    struct sl_port *port = port_open("rxe1");
+    struct sockaddr_storage to, from;
+    enum sealane_status status;
+    socklen_t bytes;
+
+    text[0] = '\0';
+    cr_assert_eq(sl_address_parse(peer, &to, &bytes), SEALANE_OK, "%s",
+                 sealane_last_error()->message);
+    status = sl_verbs_source(port, (struct sockaddr *)&to, &from);
+    if (status == SEALANE_OK)
+        sl_address_write((struct sockaddr *)&from, text);
+    else
+        cr_assert_eq(status, SEALANE_NOT_FOUND, "%s", sealane_last_error()->message);
+    sl_link_verbs.close(port);
+    return text;
+}
+
+Test(link_verbs_device, leaves_from_the_address_nearest_to_the_peer)
+{
+    (void)rig("SEALANE_RIG_WIRE");
+    cr_assert_eq(system("ip address add 10.99.1.1/24 dev wire0 && "
+                        "ip address add fd99:1::1/64 dev wire0 nodad"),
+                 0);
+    cr_assert_str_eq(source_to("10.77.1.2:7000"), "10.77.1.1:0");
+    cr_assert_str_eq(source_to("10.99.1.2:7000"), "10.99.1.1:0");
+    cr_assert_str_eq(source_to("10.88.0.1:7000"), "10.77.1.1:0");
+    cr_assert_str_eq(source_to("[fd77:1::2]:7000"), "[fd77:1::1]:0");
+    cr_assert_str_eq(source_to("[fd99:1::2]:7000"), "[fd99:1::1]:0");
+    cr_assert_str_eq(source_to("[fe80::7%wire0]:7000"), "[fe80::ff:fe00:101%wire0]:0");
+    cr_assert_str_eq(source_to("[fe80::7%wire1]:7000"), "");
+    cr_assert_eq(system("ip address del 10.99.1.1/24 dev wire0 && "
+                        "ip address del fd99:1::1/64 dev wire0"),
+                 0);
+}
+
+/* The address that the kernel gave rxe0's netdev. */
+Test(link_verbs_device, goes_over_link_local_addresses)
+{
+    char text[INET6_ADDRSTRLEN], host[96] = "";
+    struct ifaddrs *all;
+
+    (void)rig("SEALANE_RIG_ADDRESS");
+    cr_assert_eq(getifaddrs(&all), 0);
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+        const struct sockaddr_in6 *ipv6 = (const void *)at->ifa_addr;
+
+        if (strcmp(at->ifa_name, "dummy0") == 0 && ipv6 && ipv6->sin6_family == AF_INET6 &&
+            IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr))
+            (void)snprintf(host, sizeof(host), "[%s%%%s]",
+                           inet_ntop(AF_INET6, &ipv6->sin6_addr, text, sizeof(text)), at->ifa_name);
+    }
+    freeifaddrs(all);
+    cr_assert_neq(host[0], '\0');
+    meet("rxe0", host, "rxe0", host);
+    expect_client_on("rxe0", 1);
     part();
 }
 
@@ -172,6 +247,112 @@ Test(link_verbs_device, says_that_a_device_has_no_such_port)
     meet(NULL, host, "rxe0:2", host);
     cr_assert_str_eq(client.why, "rxe0 has no port 2: it has 1");
     part();
+}
+
+/* A soft device more, on a netdev that `make` makes of dummy9. */
+static void rxe9_make(const char *make)
+{
+    (void)rig("SEALANE_RIG_ADDRESS");
+    cr_assert_eq(system("ip link add dummy9 type dummy"), 0);
+    cr_assert_eq(system(make), 0);
+    cr_assert_eq(system("rdma link add rxe9 type rxe netdev dummy9"), 0);
+}
+
+static void rxe9_end(void)
+{
+    cr_assert_eq(system("rdma link delete rxe9 && ip link delete dummy9"), 0);
+}
+
+Test(link_verbs_device, says_that_a_device_has_no_address_of_the_kind)
+{
+    rxe9_make("ip link set dummy9 up && ip address add 10.99.0.1/24 dev dummy9");
+    meet(NULL, "[fd77::1]", "rxe9", "[fd77::1]");
+    cr_assert_str_eq(client.why, "rxe9 has no IPv6 address on a port that is up");
+    part();
+    rxe9_end();
+}
+
+/* ---- the GID of a lane ---- */
+
+static uint32_t pretended_type;
+static bool pretends;
+
+int __real__ibv_query_gid_ex(struct ibv_context *verbs, uint32_t port, uint32_t index,
+                             struct ibv_gid_entry *entry, uint32_t flags, size_t bytes);
+int __wrap__ibv_query_gid_ex(struct ibv_context *verbs, uint32_t port, uint32_t index,
+                             struct ibv_gid_entry *entry, uint32_t flags, size_t bytes);
+
+/* A connection manager that chose otherwise: soft devices have RoCE v2 only. */
+int __wrap__ibv_query_gid_ex(struct ibv_context *verbs, uint32_t port, uint32_t index,
+                             struct ibv_gid_entry *entry, uint32_t flags, size_t bytes)
+{
+    int error = __real__ibv_query_gid_ex(verbs, port, index, entry, flags, bytes);
+
+    if (pretends)
+        entry->gid_type = pretended_type;
+    return error;
+}
+
+Test(link_verbs_device, a_lane_does_not_go_by_version_1_of_roce)
+{
+    const char *host = rig("SEALANE_RIG_ADDRESS");
+
+    pretends = true;
+    pretended_type = IBV_GID_TYPE_ROCE_V1;
+    meet(NULL, host, NULL, host);
+    cr_assert_not(client.connected || server.connected);
+    cr_assert_not_null(strstr(client.why, "turned us away"), "%s", client.why);
+    part();
+}
+
+Test(link_verbs_device, says_which_lane_would_go_by_version_1_of_roce)
+{
+    struct ibv_ah_attr way = {.is_global = 1, .grh.sgid_index = 1};
+    const char *host = rig("SEALANE_RIG_ADDRESS");
+
+    meet(NULL, host, NULL, host);
+    expect_client_on("rxe0", 1);
+    cr_assert_eq(sl_verbs_gid_check(sl_verbs_of(client.link), &way), SEALANE_OK);
+    pretends = true;
+    pretended_type = IBV_GID_TYPE_ROCE_V1;
+    cr_assert_eq(sl_verbs_gid_check(sl_verbs_of(client.link), &way), SEALANE_FAILED_PRECONDITION);
+    cr_assert_str_eq(sealane_last_error()->message,
+                     "rdma_cm chose RoCE v1 on rxe0 port 1, expected v2: the log says how");
+    way.is_global = 0; /* InfiniBand within a subnet */
+    cr_assert_eq(sl_verbs_gid_check(sl_verbs_of(client.link), &way), SEALANE_OK);
+    part();
+}
+
+/* ---- what a device must have ---- */
+
+static void expect_too_little(const struct ibv_device_attr *limits, const char *says)
+{
+    struct ibv_device device = {.transport_type = IBV_TRANSPORT_IB, .name = "mlx5_3"};
+
+    cr_assert_eq(sl_verbs_device_check(&device, limits), SEALANE_RESOURCE_EXHAUSTED, "%s", says);
+    cr_assert_not_null(strstr(sealane_last_error()->message, says), "%s",
+                       sealane_last_error()->message);
+    cr_assert_not_null(strstr(sealane_last_error()->message, "mlx5_3"));
+}
+
+Test(link_verbs_device, a_device_with_too_little_is_not_used)
+{
+    const struct ibv_device_attr enough = {
+        .max_qp_wr = 1024, .max_cqe = 4096, .max_sge = 1, .max_mr = 64};
+    struct ibv_device device = {.transport_type = IBV_TRANSPORT_IB, .name = "mlx5_3"};
+    struct ibv_device_attr less;
+
+    cr_assert_eq(sl_verbs_device_check(&device, &enough), SEALANE_OK);
+    less = enough, less.max_qp_wr = 2 * SL_VERBS_SENDS - 1;
+    expect_too_little(&less, "max_qp_wr");
+    less = enough, less.max_cqe = 8;
+    expect_too_little(&less, "max_cqe");
+    less = enough, less.max_sge = 0;
+    expect_too_little(&less, "max_sge");
+    less = enough, less.max_mr = 3;
+    expect_too_little(&less, "max_mr");
+    device.transport_type = IBV_TRANSPORT_IWARP;
+    cr_assert_eq(sl_verbs_device_check(&device, &enough), SEALANE_UNIMPLEMENTED);
 }
 
 /* ---- the option ---- */
@@ -262,6 +443,46 @@ Test(link_verbs_device, says_that_a_device_is_not_there_to_be_listed)
 
     cr_assert_eq(sealane_rdma_list("mlx5_7", row, &rows), SEALANE_NOT_FOUND);
     cr_assert_eq(rows.used + rows.others_used, 0);
+}
+
+struct wanted {
+    const char *device;
+    int rows;
+    char why[160]; /* of its last row */
+};
+
+static void row_of(void *user, const struct sealane_rdma_gid *gid)
+{
+    struct wanted *wanted = user;
+
+    if (strcmp(gid->device, wanted->device) != 0)
+        return;
+    wanted->rows++;
+    cr_assert_not(gid->used, "GID %d %s", gid->index, gid->gid);
+    memcpy(wanted->why, gid->why, sizeof(wanted->why));
+}
+
+Test(link_verbs_device, a_port_that_is_down_is_not_used)
+{
+    struct wanted wanted = {.device = "rxe9"};
+
+    rxe9_make("ip link set dummy9 down");
+    cr_assert_eq(sealane_rdma_list(NULL, row_of, &wanted), SEALANE_OK);
+    cr_assert_gt(wanted.rows, 0);
+    cr_assert_str_eq(wanted.why, "the port is DOWN");
+    rxe9_end();
+}
+
+/* A RoCE device always has the GID that is made of its hardware address; the netdev need not have that address. */
+Test(link_verbs_device, a_gid_that_is_nobodys_address_is_not_used)
+{
+    struct wanted wanted = {.device = "rxe9"};
+
+    rxe9_make("ip link set dummy9 addrgenmode none && ip link set dummy9 up");
+    cr_assert_eq(sealane_rdma_list("rxe9", row_of, &wanted), SEALANE_OK);
+    cr_assert_eq(wanted.rows, 1);
+    cr_assert_str_eq(wanted.why, "not an address of dummy9");
+    rxe9_end();
 }
 
 Test(link_verbs_device, the_tool_prints_the_list)
