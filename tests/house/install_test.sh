@@ -26,6 +26,7 @@ trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
 step "install" cmake --install "$build" --prefix "$work/prefix"
 step "configure with find_package" cmake -S "$tour" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS="$flags"
+step "sealane-info" "$work/prefix/bin/sealane-info"
 step "build" cmake --build "$work/build" -j 2
 
 # The same by hand, as somebody without CMake does it.

@@ -293,6 +293,21 @@ int __wrap__ibv_query_gid_ex(struct ibv_context *verbs, uint32_t port, uint32_t 
     return error;
 }
 
+ssize_t __real__ibv_query_gid_table(struct ibv_context *verbs, struct ibv_gid_entry *entries,
+                                    size_t max, uint32_t flags, size_t bytes);
+ssize_t __wrap__ibv_query_gid_table(struct ibv_context *verbs, struct ibv_gid_entry *entries,
+                                    size_t max, uint32_t flags, size_t bytes);
+
+ssize_t __wrap__ibv_query_gid_table(struct ibv_context *verbs, struct ibv_gid_entry *entries,
+                                    size_t max, uint32_t flags, size_t bytes)
+{
+    ssize_t count = __real__ibv_query_gid_table(verbs, entries, max, flags, bytes);
+
+    for (ssize_t i = 0; i < count && pretends; i++)
+        entries[i].gid_type = pretended_type;
+    return count;
+}
+
 Test(link_verbs_device, a_lane_does_not_go_by_version_1_of_roce)
 {
     const char *host = rig("SEALANE_RIG_ADDRESS");
@@ -353,6 +368,26 @@ Test(link_verbs_device, a_device_with_too_little_is_not_used)
     expect_too_little(&less, "max_mr");
     device.transport_type = IBV_TRANSPORT_IWARP;
     cr_assert_eq(sl_verbs_device_check(&device, &enough), SEALANE_UNIMPLEMENTED);
+}
+
+/* Soft devices have one port each. */
+Test(link_verbs_device, a_port_asked_for_is_no_other)
+{
+    struct ibv_device device = {.name = "mlx5_0"};
+    struct ibv_context verbs = {.device = &device};
+    const struct rdma_cm_id id = {.verbs = &verbs, .port_num = 2};
+    static const struct {
+        const char *wish;
+        bool is;
+    } cases[] = {{"", true},         {"mlx5_0", true}, {"mlx5_0:2", true}, {"mlx5_0:1", false},
+                 {"mlx5_00", false}, {"mlx5_", false}, {"mlx5_1:2", false}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sl_link_settings wish;
+
+        cr_assert_eq(sl_link_settings_read(cases[i].wish, &wish), SEALANE_OK);
+        cr_assert_eq(sl_verbs_is_wished(&wish, &id), cases[i].is, "%s", cases[i].wish);
+    }
 }
 
 /* ---- the option ---- */
@@ -471,6 +506,20 @@ Test(link_verbs_device, a_port_that_is_down_is_not_used)
     cr_assert_gt(wanted.rows, 0);
     cr_assert_str_eq(wanted.why, "the port is DOWN");
     rxe9_end();
+}
+
+Test(link_verbs_device, a_gid_of_another_wire_is_not_used)
+{
+    struct wanted wanted = {.device = "rxe0"};
+
+    (void)rig("SEALANE_RIG_ADDRESS");
+    pretends = true;
+    pretended_type = IBV_GID_TYPE_ROCE_V1;
+    cr_assert_eq(sealane_rdma_list(NULL, row_of, &wanted), SEALANE_OK);
+    cr_assert_eq(strncmp(wanted.why, "RoCE v1", 7), 0, "%s", wanted.why);
+    pretended_type = IBV_GID_TYPE_IB;
+    cr_assert_eq(sealane_rdma_list(NULL, row_of, &wanted), SEALANE_OK);
+    cr_assert_str_eq(wanted.why, "the port has no IPoIB netdev with an address");
 }
 
 /* A RoCE device always has the GID that is made of its hardware address; the netdev need not have that address. */
