@@ -60,12 +60,12 @@ static int tell(const char *rdma_device)
 
     printf("sealane %s, the CPU seals by %s\n", SEALANE_VERSION, SEALANE_AEAD);
     status = sealane_rdma_list(rdma_device, gid_print, &seen);
-    printf("links: local, %stcp\n", status == SEALANE_UNIMPLEMENTED ? "" : "verbs, ");
-    limits_print();
     if (status == SEALANE_INVALID_ARGUMENT) {
         fprintf(stderr, "sealane-info: %s\n", sealane_last_error()->message);
         return 2;
     }
+    printf("links: local, %stcp\n", status == SEALANE_UNIMPLEMENTED ? "" : "verbs, ");
+    limits_print();
     if (status != SEALANE_OK)
         printf("RDMA: %s\n", sealane_last_error()->message);
     else if (seen.rows == 0)
